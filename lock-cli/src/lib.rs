@@ -1,0 +1,1 @@
+//! lockctl: run a command under a lock.

@@ -1,0 +1,2 @@
+//! lockctl: run a command under a lock.
+fn main() {}

@@ -1,0 +1,1 @@
+//! From a URL to a lock client.
