@@ -14,7 +14,10 @@ mod holder;
 mod memory;
 mod name;
 mod owner;
+mod secret;
+mod settings;
 mod token;
+mod url;
 
 pub use async_trait::async_trait;
 pub use backend::{Attempt, Backend, Contention, Extension, Grant, Page, Release, Watching};
@@ -27,4 +30,7 @@ pub use holder::Holder;
 pub use memory::MemoryBackend;
 pub use name::LockName;
 pub use owner::OwnerId;
+pub use secret::Secret;
+pub use settings::Settings;
 pub use token::FencingToken;
+pub use url::{Host, LockUrl};
