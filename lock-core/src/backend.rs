@@ -1,4 +1,5 @@
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -86,6 +87,50 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 
     /// Closes connections and sessions, after the clean-up that is still under way. By default there is nothing to close.
     async fn close(&self) {}
+}
+
+/// So that a backend whose type is known at run time only can be used like any other.
+#[async_trait]
+impl<B: Backend + ?Sized> Backend for Arc<B> {
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+        (**self).try_acquire(claim).await
+    }
+
+    async fn extend(&self, claim: &Claim) -> Result<Extension> {
+        (**self).extend(claim).await
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Release> {
+        (**self).release(claim).await
+    }
+
+    async fn inspect(&self, name: &LockName) -> Result<Option<Holder>> {
+        (**self).inspect(name).await
+    }
+
+    async fn watch(&self, claim: &Claim, what: Watching) {
+        (**self).watch(claim, what).await;
+    }
+
+    async fn force_release(&self, name: &LockName, only: Option<FencingToken>) -> Result<Release> {
+        (**self).force_release(name, only).await
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&LockName>) -> Result<Page<Holder>> {
+        (**self).list(prefix, after).await
+    }
+
+    async fn preflight(&self) -> Vec<Finding> {
+        (**self).preflight().await
+    }
+
+    async fn close(&self) {
+        (**self).close().await;
+    }
 }
 
 /// The answer to [`Backend::try_acquire`].

@@ -53,6 +53,11 @@ impl ErrorKind {
     pub(crate) fn is_an_answer(self) -> bool {
         matches!(self, Self::Denied | Self::Unsupported | Self::InvalidName | Self::InvalidConfig)
     }
+
+    /// Whether asking again may help.
+    pub(crate) fn is_transient(self) -> bool {
+        self == Self::Unavailable
+    }
 }
 
 impl Error {

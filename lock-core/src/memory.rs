@@ -120,22 +120,20 @@ impl Backend for MemoryBackend {
         }
         let until = now + claim.ttl;
         let slot = locks.slot(&claim.name, now);
-        if let Some(granted) = &mut slot.granted {
-            if granted.claim.owner == claim.owner {
-                granted.until = granted.until.max(until);
-                return Ok(Attempt::Granted(Grant::new(granted.token, granted.until.since(now))));
-            }
+        if let Some(granted) = slot.granted.as_mut().filter(|granted| granted.claim.owner == claim.owner) {
+            granted.until = granted.until.max(until);
+            return Ok(Attempt::Granted(Grant::new(granted.token, granted.until.since(now))));
         }
         let position = slot.queue.iter().position(|queued| queued.owner == claim.owner);
         if slot.granted.is_none() && position.unwrap_or(slot.queue.len()) == 0 {
-            slot.queue.pop_front();
             let token = locks.next_token(claim.above);
-            let Ok(token) = token else {
-                locks.forget_if_empty(&claim.name);
-                return Err(token.unwrap_err());
-            };
-            locks.slot(&claim.name, now).granted = Some(Granted { claim: claim.clone(), token, until });
-            return Ok(Attempt::Granted(Grant::new(token, claim.ttl)));
+            if let Ok(token) = token {
+                let slot = locks.slot(&claim.name, now);
+                slot.queue.pop_front();
+                slot.granted = Some(Granted { claim: claim.clone(), token, until });
+            }
+            locks.forget_if_empty(&claim.name);
+            return Ok(Attempt::Granted(Grant::new(token?, claim.ttl)));
         }
         let mut contention = Contention::new();
         contention.retry_after = slot.granted.as_ref().map(|granted| granted.until.since(now));

@@ -1,0 +1,181 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::keeper::Command;
+use crate::lease::{End, Record};
+use crate::{
+    Error, ErrorKind, FencingToken, Lease, LeaseState, LockClient, LockName, Lost, OwnerId, Release, Result, TtlChange,
+};
+
+/// A held lock. Dropping it gives the lock back, in the background.
+///
+/// While it lives, the client extends the lease at a third of its ttl, unless
+/// [`auto_extend(false)`](crate::Lock::auto_extend) was asked for. That does not make it certain: look at
+/// [`is_held`](Self::is_held) before what matters, stop when [`lost`](Self::lost) resolves, and hand the
+/// [token](Self::token) to the resource.
+///
+/// A guard may be dropped anywhere: outside a runtime, while panicking, on another thread. A guard that is leaked is held
+/// until the process ends, or until [`max_hold`](crate::Lock::max_hold).
+#[must_use = "dropping the guard gives the lock back"]
+pub struct LockGuard {
+    hold: Hold,
+    client: LockClient,
+}
+
+/// What a keeper hands out: dropping it lets the keeper release.
+pub(crate) struct Hold {
+    pub(crate) record: Arc<Record>,
+    pub(crate) commands: mpsc::UnboundedSender<Command>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // At once, and not when the keeper comes to it: the views of the lease must not say "held" after this.
+        self.record.end(End::Released);
+    }
+}
+
+impl LockGuard {
+    pub(crate) fn new(hold: Hold, client: LockClient) -> Self {
+        Self { hold, client }
+    }
+
+    /// What is locked.
+    pub fn name(&self) -> &LockName {
+        self.hold.record.name()
+    }
+
+    /// The id of this acquisition.
+    pub fn owner(&self) -> OwnerId {
+        self.lease().owner()
+    }
+
+    /// The fencing token of this grant. It does not change while the lock is held.
+    pub fn token(&self) -> FencingToken {
+        self.lease().token()
+    }
+
+    /// The ttl that the service granted last. It may differ from what was asked for.
+    pub fn ttl(&self) -> Duration {
+        self.hold.record.ttl()
+    }
+
+    /// The time for which the lock is certainly held if nothing more is heard of the service; zero once it is not held.
+    pub fn remaining(&self) -> Duration {
+        self.lease().remaining()
+    }
+
+    /// Whether the lock is held at this moment, by the clock and without asking anybody.
+    pub fn is_held(&self) -> bool {
+        self.hold.record.is_held()
+    }
+
+    /// How it stands at this moment, by the clock and without asking anybody.
+    pub fn state(&self) -> LeaseState {
+        self.lease().state()
+    }
+
+    /// Resolves when the lock is lost, at once if it already is, and never after a release.
+    pub fn lost(&self) -> Lost {
+        self.lease().lost()
+    }
+
+    /// A view of the lease for whoever works under the lock. It does not keep the lock.
+    pub fn lease(&self) -> Lease {
+        Lease::new(Arc::clone(&self.hold.record))
+    }
+
+    /// Lets the lease live for `ttl` from now, and asks for this ttl in every extension from now on.
+    ///
+    /// It does not add to what is left, and it never shortens: `ttl` must not be below [`remaining`](Self::remaining). A
+    /// failed extension shortens nothing either.
+    ///
+    /// # Errors
+    ///
+    /// Lost when the lease has ended, also when the answer came too late; Unavailable when the service gave no answer;
+    /// InvalidConfig when `ttl` is out of the backend's bounds or shorter than what is left; Unsupported when the backend's ttl
+    /// is fixed at the grant and `ttl` is longer; Closed in a fork.
+    ///
+    /// # Cancel safety
+    ///
+    /// The extension happens, or is tried, also when the future is dropped after its first poll.
+    pub async fn extend(&self, ttl: Duration) -> Result<()> {
+        self.client.check_open()?;
+        self.client.check_ttl(ttl)?;
+        let (lease, name) = (self.lease(), self.name());
+        if !lease.is_held() {
+            return Err(lease.record().ended_error());
+        }
+        if ttl < lease.remaining() {
+            return Err(Error::new(
+                ErrorKind::InvalidConfig,
+                format!(
+                    "lock {name:?}: an extension to {ttl:?} is shorter than the {:?} that are left",
+                    lease.remaining()
+                ),
+            ));
+        }
+        if self.client.capabilities().ttl_change == TtlChange::Fixed && ttl > lease.ttl() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("lock {name:?}: its ttl of {:?} was fixed when it was granted, {ttl:?} is longer", lease.ttl()),
+            ));
+        }
+        self.ask(|reply| Command::Extend { ttl, reply }).await.unwrap_or_else(|| Err(lease.record().ended_error()))
+    }
+
+    /// Gives the lock back and waits until the service has confirmed it, or could not.
+    ///
+    /// From the first poll on the lock counts as not held, whatever comes. If the service gives no answer, the client goes on
+    /// trying in the background until the grant has ended by itself. With [`min_hold`](crate::Lock::min_hold) it waits until
+    /// that time is over.
+    ///
+    /// It may be called again: it answers [`Release::NotHeld`] when there was nothing left to give back, as it does after a
+    /// loss.
+    ///
+    /// # Errors
+    ///
+    /// Unavailable when the service gave no answer yet; Denied when it refused; Closed in a fork.
+    ///
+    /// # Cancel safety
+    ///
+    /// The lock is given back also when the future is dropped after its first poll.
+    pub async fn release(&self) -> Result<Release> {
+        self.client.check_open()?;
+        self.hold.record.end(End::Released);
+        self.ask(|reply| Command::Release { reply }).await.unwrap_or(Ok(Release::NotHeld))
+    }
+
+    /// [`release`](Self::release) for threads without a runtime.
+    ///
+    /// # Errors
+    ///
+    /// As [`release`](Self::release), and Unsupported inside a runtime, where blocking would stop other tasks. The lock is
+    /// still held then.
+    pub fn release_blocking(&self) -> Result<Release> {
+        self.client.check_may_block()?;
+        self.client.check_open()?;
+        self.hold.record.end(End::Released);
+        let reply = self.send(|reply| Command::Release { reply });
+        reply.and_then(|reply| reply.blocking_recv().ok()).unwrap_or(Ok(Release::NotHeld))
+    }
+
+    /// Sends a command to the keeper. None when the keeper has come to its end.
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+        self.send(command)?.await.ok()
+    }
+
+    fn send<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<oneshot::Receiver<T>> {
+        let (reply, answer) = oneshot::channel();
+        self.hold.commands.send(command(reply)).ok().map(|()| answer)
+    }
+}
+
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LockGuard").field(&self.lease()).finish()
+    }
+}
