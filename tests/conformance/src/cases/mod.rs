@@ -1,0 +1,32 @@
+//! The cases, a file for each heading of the contract.
+mod ceiling;
+mod exclusion;
+mod floor;
+mod honest_errors;
+mod idempotence;
+mod no_policy;
+mod no_trace;
+mod own_only;
+mod resurrection;
+mod tokens;
+mod watching;
+
+use crate::Case;
+
+/// Every case, in the order of the contract.
+pub fn all() -> impl Iterator<Item = &'static Case> {
+    let groups = [
+        exclusion::CASES,
+        floor::CASES,
+        ceiling::CASES,
+        idempotence::CASES,
+        resurrection::CASES,
+        own_only::CASES,
+        no_trace::CASES,
+        tokens::CASES,
+        no_policy::CASES,
+        honest_errors::CASES,
+        watching::CASES,
+    ];
+    groups.into_iter().flatten()
+}

@@ -1,0 +1,98 @@
+//! A release ends what its owner has, and nothing else.
+use lock_core::Release;
+
+use crate::Trial;
+use crate::case::cases;
+use crate::failure::ensure;
+
+cases! { "6_own_only":
+    a_stranger_releases_nothing,
+    a_late_release_leaves_the_successor_alone,
+    a_release_leaves_the_clients_other_locks_alone,
+    a_release_leaves_nothing_behind,
+    leaving_the_queue_leaves_the_holder_alone,
+    a_lock_that_is_taken_away_is_gone_for_its_holder needs ForceRelease,
+    only_the_holder_with_the_given_token_loses_the_lock needs ForceRelease,
+}
+
+async fn a_stranger_releases_nothing(t: &Trial) {
+    let mut holder = t.contender();
+    holder.acquires().await;
+    t.contender().has_nothing_to_release().await;
+    holder.sibling().has_nothing_to_release().await;
+    holder.extends().await;
+    t.contender().is_refused().await;
+}
+
+/// Field case A7. The lease ran out, somebody else came, and only now the first one is done.
+async fn a_late_release_leaves_the_successor_alone(t: &Trial) {
+    let mut first = t.contender().with_ttl(t.ttl());
+    let mut successor = t.contender();
+    first.acquires().await;
+    first.falls_silent().await;
+    successor.acquires().await;
+    first.has_nothing_to_release().await;
+    successor.extends().await;
+    t.contender().is_refused().await;
+}
+
+async fn a_release_leaves_the_clients_other_locks_alone(t: &Trial) {
+    let mut kept = t.contender();
+    kept.acquires().await;
+    for other in ["/1", "/2"].map(|end| t.name_with(end)) {
+        let mut given_back = kept.sibling_for(&other);
+        given_back.acquires().await;
+        given_back.releases().await;
+    }
+    kept.extends().await;
+    t.contender().is_refused().await;
+}
+
+async fn a_release_leaves_nothing_behind(t: &Trial) {
+    let mut first = t.contender();
+    first.acquires().await;
+    ensure!(t.holder().await.is_some(), "nobody seems to hold a lock that {first} holds");
+    first.releases().await;
+    let holder = t.holder().await;
+    ensure!(holder.is_none(), "after the release by {first} the lock has a holder: {holder:?}");
+}
+
+/// Field case A29: a waiter that gives up takes its place in the queue with it.
+async fn leaving_the_queue_leaves_the_holder_alone(t: &Trial) {
+    let mut holder = t.contender();
+    let mut waiter = t.contender().queueing();
+    holder.acquires().await;
+    waiter.is_refused().await;
+    waiter.has_nothing_to_release().await;
+    holder.extends().await;
+    t.contender().is_refused().await;
+    holder.releases().await;
+    t.contender().acquires().await;
+}
+
+/// Field case A35: the operator removes a lock that seems stuck, and its holder is still there.
+async fn a_lock_that_is_taken_away_is_gone_for_its_holder(t: &Trial) {
+    let mut evicted = t.contender();
+    evicted.acquires().await;
+    let release = t.takes_away(None).await;
+    ensure!(release == Release::Released, "{evicted} held the lock, and taking it away answered {release:?}");
+    let mut successor = t.contender();
+    successor.acquires().await;
+    evicted.has_lost().await;
+    evicted.has_nothing_to_release().await;
+    successor.extends().await;
+}
+
+async fn only_the_holder_with_the_given_token_loses_the_lock(t: &Trial) {
+    let mut first = t.contender();
+    let old = first.acquires().await.token;
+    first.releases().await;
+    let mut second = t.contender();
+    let token = second.acquires().await.token;
+    let release = t.takes_away(Some(old)).await;
+    ensure!(release == Release::NotHeld, "token {old} is gone, and taking its lock away answered {release:?}");
+    second.extends().await;
+    let release = t.takes_away(Some(token)).await;
+    ensure!(release == Release::Released, "token {token} holds, and taking its lock away answered {release:?}");
+    second.has_lost().await;
+}

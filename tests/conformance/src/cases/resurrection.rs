@@ -1,0 +1,73 @@
+//! What is gone stays gone.
+use crate::Trial;
+use crate::case::cases;
+
+cases! { "5_no_resurrection":
+    an_extension_after_the_release_is_lost,
+    an_extension_after_the_end_is_lost,
+    an_extension_after_a_successor_came_is_lost_and_leaves_it_alone,
+    an_extension_of_a_claim_that_was_never_granted_is_lost,
+    an_ask_given_up_at_any_point_does_not_land_after_the_release,
+}
+
+/// Field case A3: a late renewal must not bring back what was released.
+async fn an_extension_after_the_release_is_lost(t: &Trial) {
+    let mut first = t.contender();
+    first.acquires().await;
+    first.releases().await;
+    first.has_lost().await;
+    t.contender().acquires().await;
+}
+
+/// Field cases A7 and A8: the name is free, nobody came between, and still the grant is gone.
+async fn an_extension_after_the_end_is_lost(t: &Trial) {
+    let mut first = t.contender().with_ttl(t.ttl());
+    first.acquires().await;
+    first.falls_silent().await;
+    first.has_lost().await;
+    t.contender().acquires().await;
+}
+
+/// Field case A8: a holder that was paused for too long resumes.
+async fn an_extension_after_a_successor_came_is_lost_and_leaves_it_alone(t: &Trial) {
+    let mut first = t.contender().with_ttl(t.ttl());
+    let mut successor = t.contender();
+    first.acquires().await;
+    first.falls_silent().await;
+    successor.acquires().await;
+    first.has_lost().await;
+    first.is_refused().await;
+    successor.extends().await;
+}
+
+async fn an_extension_of_a_claim_that_was_never_granted_is_lost(t: &Trial) {
+    let mut stranger = t.contender();
+    stranger.has_lost().await;
+    let mut holder = t.contender();
+    holder.acquires().await;
+    stranger.has_lost().await;
+    holder.extends().await;
+}
+
+/// Field case A1, at every await point of the call: what was sent before it was given up may still be on its way when the
+/// claim is released, and must do nothing when it arrives.
+async fn an_ask_given_up_at_any_point_does_not_land_after_the_release(t: &Trial) {
+    let mut through = false;
+    let mut next = 1;
+    while !through {
+        let mut names = Vec::new();
+        for polls in next..next + 8 {
+            let name = t.name_with(polls);
+            let mut first = t.contender_for(&name);
+            through |= first.asks_in_vain(polls).await;
+            first.cleans_up().await;
+            names.push(name);
+        }
+        next += 8;
+        // Long enough for what is on its way to arrive.
+        tokio::time::sleep(t.ttl() / 2).await;
+        for name in names {
+            t.contender_for(&name).acquires().await;
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Successive grants of a name carry strictly increasing tokens.
+use lock_core::{Attempt, ErrorKind, FencingToken};
+
+use crate::Trial;
+use crate::case::cases;
+use crate::failure::ensure;
+
+cases! { "8_tokens":
+    tokens_rise_from_grant_to_grant,
+    tokens_rise_when_a_lease_ran_out,
+    tokens_rise_when_a_lock_was_taken_away needs ForceRelease,
+    extending_keeps_the_token,
+    a_grant_is_above_the_highest_token_seen,
+    the_holder_is_shown_with_its_token,
+}
+
+/// Field case A36. Two clients in turn, and a look at the lock while it is free: no memory of the name may be needed.
+async fn tokens_rise_from_grant_to_grant(t: &Trial) {
+    let mut last = None;
+    let (one, other) = (t.contender(), t.contender());
+    for cycle in 0..20 {
+        let mut next = if cycle % 2 == 0 { one.sibling() } else { other.sibling() };
+        let token = next.acquires().await.token;
+        ensure!(last < Some(token), "{next} was granted token {token} after {last:?}");
+        last = Some(token);
+        next.releases().await;
+        t.holder().await;
+    }
+}
+
+async fn tokens_rise_when_a_lease_ran_out(t: &Trial) {
+    let mut first = t.contender().with_ttl(t.ttl());
+    let mut second = t.contender();
+    let before = first.acquires().await.token;
+    first.falls_silent().await;
+    let after = second.acquires().await.token;
+    ensure!(before < after, "{second} was granted token {after} after {first} had {before}");
+}
+
+async fn tokens_rise_when_a_lock_was_taken_away(t: &Trial) {
+    let mut evicted = t.contender();
+    let mut successor = t.contender();
+    let before = evicted.acquires().await.token;
+    t.takes_away(None).await;
+    let after = successor.acquires().await.token;
+    ensure!(before < after, "{successor} was granted token {after} after {evicted} had {before}");
+}
+
+async fn extending_keeps_the_token(t: &Trial) {
+    let mut first = t.contender();
+    let token = first.acquires().await.token;
+    for _ in 0..3 {
+        first.extends().await;
+        let found = first.acquires().await.token;
+        ensure!(found == token, "{first} was granted token {token} and has {found} after an extension");
+    }
+}
+
+/// The service may have lost its memory since. If it can't grant a higher token then it must say so; to grant a lower one
+/// would make the new holder's writes look stale.
+async fn a_grant_is_above_the_highest_token_seen(t: &Trial) {
+    let mut first = t.contender();
+    let last = first.acquires().await.token;
+    first.releases().await;
+    let seen = FencingToken::new(last.as_u64() + 1000).expect("no service is so near to the largest token");
+    let mut second = t.contender().having_seen(seen);
+    match second.tries_and_may_fail().await {
+        Ok(Attempt::Granted(grant)) => {
+            ensure!(grant.token > seen, "{second} has seen token {seen} and was granted {}", grant.token);
+        }
+        Ok(Attempt::Contended(contention)) => ensure!(false, "{second} was refused a free lock: {contention:?}"),
+        Err(error) => ensure!(error.kind() == ErrorKind::TokenRegression, "{second} has seen token {seen}: {error}"),
+    }
+    second.cleans_up().await;
+    t.contender().acquires().await;
+}
+
+async fn the_holder_is_shown_with_its_token(t: &Trial) {
+    let mut first = t.contender();
+    let token = first.acquires().await.token;
+    let shown = t.holder().await.and_then(|holder| holder.token);
+    ensure!(shown == Some(token), "{first} was granted token {token}, and the holder is shown with {shown:?}");
+}

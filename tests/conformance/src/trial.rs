@@ -1,0 +1,182 @@
+use std::fmt;
+use std::panic::Location;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lock_core::{Backend, BootTime, Capabilities, Claim, Clock, FencingToken, Holder, LockName, Release};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::failure::{Evidence, fail};
+use crate::shared::Shared;
+use crate::story::Story;
+use crate::{Contender, Pace};
+
+/// One run of one case: it opens the case's backends, names its locks, and knows how long things may take.
+///
+/// Every contender has a backend instance of its own, as every client has; all of them see the same locks.
+#[derive(Clone)]
+pub(crate) struct Trial {
+    open: Arc<dyn Fn() -> Shared + Send + Sync>,
+    capabilities: Capabilities,
+    pace: Pace,
+    name: LockName,
+    clock: Clock,
+    story: Story,
+    contenders: Arc<AtomicUsize>,
+    opened: Arc<Mutex<Vec<Shared>>>,
+}
+
+impl Trial {
+    pub(crate) fn new(open: Arc<dyn Fn() -> Shared + Send + Sync>, pace: Pace) -> Self {
+        let clock = Clock::system();
+        let capabilities = open().capabilities();
+        let (story, name) = (Story::beginning_now(&clock), random_name());
+        Self { open, capabilities, pace, name, clock, story, contenders: Arc::default(), opened: Arc::default() }
+    }
+
+    /// The case's own lock, which nobody outside of it uses.
+    pub(crate) fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    /// A name like [`name`](Self::name), that begins with it.
+    pub(crate) fn name_with(&self, end: impl fmt::Display) -> LockName {
+        LockName::new(format!("{}{end}", self.name)).expect("a short name with a printable end is allowed")
+    }
+
+    pub(crate) fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn story(&self) -> &Story {
+        &self.story
+    }
+
+    /// A client that can ask for the case's lock, with a ttl that outlives the case.
+    pub(crate) fn contender(&self) -> Contender {
+        self.contender_for(self.name())
+    }
+
+    /// A client that can ask for the lock `name`, with a ttl that outlives the case.
+    pub(crate) fn contender_for(&self, name: &LockName) -> Contender {
+        Contender::new(self, self.open(), name.clone())
+    }
+
+    /// One more backend instance, closed when the case ends.
+    pub(crate) fn open(&self) -> Shared {
+        let backend = (self.open)();
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).push(backend.clone());
+        backend
+    }
+
+    /// One more backend instance, which is the case's own to drop.
+    pub(crate) fn open_unattended(&self) -> Shared {
+        (self.open)()
+    }
+
+    /// What the next contender is called in the story.
+    pub(crate) fn next_contender(&self) -> String {
+        format!("contender {}", self.contenders.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// A ttl for a grant that shall end within the case.
+    pub(crate) fn ttl(&self) -> Duration {
+        self.pace.short_ttl(&self.capabilities)
+    }
+
+    /// A ttl for a grant that nobody waits out.
+    pub(crate) fn long_ttl(&self) -> Duration {
+        self.pace.long_ttl(&self.capabilities)
+    }
+
+    /// How long to wait for something that has to come: it is generous, because on a busy machine it costs nothing.
+    pub(crate) fn patience(&self) -> Duration {
+        self.pace.patience(&self.capabilities)
+    }
+
+    /// The moment until which a yes that was asked for at `sent` holds for certain.
+    ///
+    /// The contract counts in the service's time. Two clocks may differ by a five-hundredth, and a service may count in
+    /// milliseconds; the core allows for just as much.
+    pub(crate) fn promised_until(&self, sent: BootTime, ttl: Duration) -> BootTime {
+        sent + ttl.saturating_sub(ttl / 500 + Duration::from_millis(2))
+    }
+
+    /// The moment from which a yes that was answered at `answered` holds no more, for certain.
+    pub(crate) fn over_at(&self, answered: BootTime, ttl: Duration) -> BootTime {
+        answered + ttl + self.capabilities.expiry_slack + ttl / 500 + Duration::from_millis(2)
+    }
+
+    /// Waits for `event`, which has to come, and fails when it does not.
+    #[track_caller]
+    pub(crate) fn soon<T>(&self, event: impl Future<Output = T>, what: &str) -> impl Future<Output = T> {
+        let (at, patience) = (Location::caller(), self.patience());
+        async move {
+            match timeout(patience, event).await {
+                Ok(value) => value,
+                Err(_) => fail(at, Evidence::Silence, format!("{what} did not happen within {patience:?}")),
+            }
+        }
+    }
+
+    /// Waits for all of `tasks`, and fails as the first of them that failed.
+    pub(crate) async fn all<T>(&self, tasks: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
+        let mut values = Vec::new();
+        for task in tasks {
+            match task.await {
+                Ok(value) => values.push(value),
+                Err(ended) => std::panic::resume_unwind(ended.into_panic()),
+            }
+        }
+        values
+    }
+
+    /// Who holds the case's lock, asked by somebody who takes no part.
+    #[track_caller]
+    pub(crate) fn holder(&self) -> impl Future<Output = Option<Holder>> {
+        let at = Location::caller();
+        async move {
+            let mut visitor = self.contender();
+            let call = |backend: Shared, claim: Claim| async move { backend.inspect(&claim.name).await };
+            visitor.call(at, "inspect", call).await.answer
+        }
+    }
+
+    /// Takes the case's lock away from its holder, or only from the holder with the token `only`.
+    #[track_caller]
+    pub(crate) fn takes_away(&self, only: Option<FencingToken>) -> impl Future<Output = Release> {
+        let at = Location::caller();
+        async move {
+            let mut operator = self.contender();
+            let call = |backend: Shared, claim: Claim| async move { backend.force_release(&claim.name, only).await };
+            operator.call(at, "force_release", call).await.answer
+        }
+    }
+
+    /// Closes what the case has opened.
+    pub(crate) async fn end(&self) {
+        let opened = std::mem::take(&mut *self.opened.lock().unwrap_or_else(PoisonError::into_inner));
+        for backend in opened {
+            // How a case ended is known by now, and a backend that can't close has lost its service.
+            let _ = timeout(self.patience(), backend.close()).await;
+        }
+    }
+}
+
+/// A name that no other case and no other run uses.
+fn random_name() -> LockName {
+    let letters: String = std::iter::repeat_with(fastrand::lowercase).take(16).collect();
+    LockName::new(format!("conformance-{letters}")).expect("letters and a dash are allowed")
+}
+
+impl fmt::Debug for Trial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trial").field("name", &self.name).field("pace", &self.pace).finish_non_exhaustive()
+    }
+}
