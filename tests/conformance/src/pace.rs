@@ -12,6 +12,9 @@ pub(crate) struct Pace {
 /// The shortest ttl of any case. Below it a busy machine's hiccups are longer than the lease.
 const SHORTEST: Duration = Duration::from_millis(300);
 
+/// A third of it, in which the core extends, is much longer than a busy machine's hiccups.
+const STEADY: Duration = Duration::from_millis(1500);
+
 /// A ttl that nobody waits out must outlive a case on any machine.
 const LONG: Duration = Duration::from_secs(120);
 
@@ -36,6 +39,10 @@ impl Pace {
 
     pub(crate) fn short_ttl(self, capabilities: &Capabilities) -> Duration {
         capabilities.ttl_min.max(SHORTEST).mul_f64(self.scale).min(capabilities.ttl_max)
+    }
+
+    pub(crate) fn steady_ttl(self, capabilities: &Capabilities) -> Duration {
+        capabilities.ttl_min.max(STEADY).mul_f64(self.scale).min(capabilities.ttl_max)
     }
 
     pub(crate) fn long_ttl(self, capabilities: &Capabilities) -> Duration {

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lock_core::{Backend, BootTime, Capabilities, Claim, Clock, FencingToken, Holder, LockName, Release};
+use lock_core::{
+    Backend, BootTime, Capabilities, Claim, Clock, FencingToken, Holder, Lock, LockClient, LockName, Release,
+};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -26,6 +28,7 @@ pub(crate) struct Trial {
     story: Story,
     contenders: Arc<AtomicUsize>,
     opened: Arc<Mutex<Vec<Shared>>>,
+    clients: Arc<Mutex<Vec<LockClient>>>,
 }
 
 impl Trial {
@@ -33,7 +36,8 @@ impl Trial {
         let clock = Clock::system();
         let capabilities = open().capabilities();
         let (story, name) = (Story::beginning_now(&clock), random_name());
-        Self { open, capabilities, pace, name, clock, story, contenders: Arc::default(), opened: Arc::default() }
+        let (contenders, opened, clients) = Default::default();
+        Self { open, capabilities, pace, name, clock, story, contenders, opened, clients }
     }
 
     /// The case's own lock, which nobody outside of it uses.
@@ -80,6 +84,28 @@ impl Trial {
         (self.open)()
     }
 
+    /// A client on one more backend instance, closed when the case ends.
+    pub(crate) fn client(&self) -> LockClient {
+        let client = self.client_unattended();
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).push(client.clone());
+        client
+    }
+
+    /// A client on one more backend instance, which is the case's own to close or drop.
+    pub(crate) fn client_unattended(&self) -> LockClient {
+        LockClient::new(self.open_unattended())
+    }
+
+    /// The case's lock, from a client of its own. Its lease outlives the case, and its wait ends in a failure.
+    pub(crate) fn lock(&self) -> Lock {
+        self.lock_of(&self.client())
+    }
+
+    /// The case's lock, from this client.
+    pub(crate) fn lock_of(&self, client: &LockClient) -> Lock {
+        client.lock(self.name().as_str()).ttl(self.long_ttl()).wait(self.patience())
+    }
+
     /// What the next contender is called in the story.
     pub(crate) fn next_contender(&self) -> String {
         format!("contender {}", self.contenders.fetch_add(1, Ordering::Relaxed) + 1)
@@ -93,6 +119,11 @@ impl Trial {
     /// A ttl for a grant that nobody waits out.
     pub(crate) fn long_ttl(&self) -> Duration {
         self.pace.long_ttl(&self.capabilities)
+    }
+
+    /// A ttl for a grant that is extended in time also on a busy machine, and still ends within the case.
+    pub(crate) fn steady_ttl(&self) -> Duration {
+        self.pace.steady_ttl(&self.capabilities)
     }
 
     /// How long to wait for something that has to come: it is generous, because on a busy machine it costs nothing.
@@ -162,6 +193,10 @@ impl Trial {
     /// Closes what the case has opened.
     pub(crate) async fn end(&self) {
         let opened = std::mem::take(&mut *self.opened.lock().unwrap_or_else(PoisonError::into_inner));
+        let clients = std::mem::take(&mut *self.clients.lock().unwrap_or_else(PoisonError::into_inner));
+        for client in clients {
+            client.close(self.patience()).await;
+        }
         for backend in opened {
             // How a case ended is known by now, and a backend that can't close has lost its service.
             let _ = timeout(self.patience(), backend.close()).await;

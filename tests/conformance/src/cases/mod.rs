@@ -1,5 +1,9 @@
 //! The cases, a file for each heading of the contract.
 mod ceiling;
+mod client_clean_up;
+mod client_holding;
+mod client_limits;
+mod client_waiting;
 mod exclusion;
 mod floor;
 mod honest_errors;
@@ -27,6 +31,10 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         no_policy::CASES,
         honest_errors::CASES,
         watching::CASES,
+        client_waiting::CASES,
+        client_holding::CASES,
+        client_clean_up::CASES,
+        client_limits::CASES,
     ];
     groups.into_iter().flatten()
 }

@@ -1,0 +1,160 @@
+//! A client's lease: it lasts while it is extended, and its holder knows when it is over.
+use std::time::Duration;
+
+use lock_core::{ErrorKind, LeaseState, LossReason, Release};
+use tokio::runtime::Builder;
+use tokio::time::{sleep, timeout};
+
+use crate::Trial;
+use crate::case::cases;
+use crate::failure::ensure;
+use crate::locking::{Ending, Holding, Locking};
+
+cases! { "client_holding":
+    a_lock_is_held_over_several_ttls,
+    a_lock_is_held_while_the_application_blocks_its_thread,
+    a_lock_that_is_not_extended_is_lost_in_time,
+    a_holder_learns_that_its_lock_was_taken_away needs ForceRelease,
+    a_release_is_no_loss,
+    extending_does_not_add_up,
+    a_lock_can_be_extended_to_a_longer_ttl needs TtlChange,
+    a_body_is_dropped_when_its_lock_is_lost needs ForceRelease,
+    a_body_gives_its_value_and_the_lock_back,
+}
+
+async fn a_lock_is_held_over_several_ttls(t: &Trial) {
+    let ttl = t.steady_ttl();
+    let (guard, rival) = (t.lock().ttl(ttl).acquires().await, t.lock());
+    let token = guard.token();
+    for _ in 0..12 {
+        sleep(ttl / 4).await;
+        rival.is_refused().await;
+        ensure!(guard.is_held(), "a lock that is extended was lost: {guard:?}");
+        ensure!(guard.token() == token, "extending changed token {token} to {}", guard.token());
+    }
+    guard.releases().await;
+    rival.can_be_had().await;
+}
+
+/// Field case A39: the application's only thread makes no progress for two ttls, and the client's own one does.
+async fn a_lock_is_held_while_the_application_blocks_its_thread(t: &Trial) {
+    let (lock, rival, ttl) = (t.lock().ttl(t.steady_ttl()), t.lock(), t.steady_ttl());
+    let application = std::thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime can be made").block_on(async {
+            let guard = lock.acquires().await;
+            block_for(ttl * 2);
+            ensure!(guard.is_held(), "the lock was lost while the application blocked its thread: {guard:?}");
+            guard
+        })
+    });
+    sleep(ttl / 4).await;
+    while !application.is_finished() {
+        rival.is_refused().await;
+        sleep(ttl / 10).await;
+    }
+    if let Err(panic) = application.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Blocks the thread, as an application does that computes or calls a library that waits.
+#[expect(clippy::disallowed_methods, reason = "to block the runtime is the point")]
+fn block_for(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// The loss is told at the deadline: not before it, and not later than a moment at which another one may be granted the lock.
+async fn a_lock_that_is_not_extended_is_lost_in_time(t: &Trial) {
+    let guard = t.lock().ttl(t.ttl()).auto_extend(false).acquires().await;
+    let (rival, deadline) = (t.lock(), guard.lease().deadline());
+    let loser = tokio::spawn({
+        let (lost, clock) = (guard.lost(), t.clock().clone());
+        async move { (lost.await, clock.now()) }
+    });
+    let successor = rival.acquires().await;
+    ensure!(!guard.is_held(), "{guard:?} is held, and so is {successor:?}");
+    ensure!(guard.state() == LeaseState::Lost, "the lease ran out, and its state is {:?}", guard.state());
+    for (reason, told) in t.soon(t.all([loser]), "being told of the loss").await {
+        ensure!(reason == LossReason::Expired, "the lease ran out, and the reason is {reason:?}");
+        ensure!(told >= deadline, "the loss was told {:?} before the deadline", deadline.since(told));
+    }
+    guard.has_lost().await;
+    guard.has_nothing_to_release().await;
+    ensure!(successor.is_held(), "a late release made the successor lose the lock: {successor:?}");
+}
+
+/// Field cases A5 and A35: the holder learns of it at once where the service tells, else by its next extension.
+async fn a_holder_learns_that_its_lock_was_taken_away(t: &Trial) {
+    let (guard, operator) = (t.lock().ttl(t.steady_ttl()).acquires().await, t.lock());
+    ensure!(guard.is_held(), "{guard:?} is not held");
+    let release = operator.force_release(Some(guard.token())).await.succeeds();
+    ensure!(release == Release::Released, "taking away token {}, which holds, gave {release:?}", guard.token());
+    let successor = operator.acquires().await;
+    let reason = t.soon(guard.lost(), "being told of the loss").await;
+    ensure!(reason == LossReason::Gone, "the lock was taken away, and the reason is {reason:?}");
+    guard.has_lost().await;
+    guard.has_nothing_to_release().await;
+    ensure!(guard.state() == LeaseState::Lost, "a lost lock came to be {:?}", guard.state());
+    ensure!(successor.token() > guard.token(), "token {} came after {}", successor.token(), guard.token());
+    sleep(t.ttl()).await;
+    ensure!(successor.is_held(), "the successor of a lost lock lost it too: {successor:?}");
+}
+
+async fn a_release_is_no_loss(t: &Trial) {
+    let guard = t.lock().ttl(t.ttl()).acquires().await;
+    let lease = guard.lease();
+    guard.releases().await;
+    ensure!(!guard.is_held() && guard.remaining().is_zero(), "{guard:?} is held after its release");
+    let told = timeout(t.ttl() * 2, lease.lost()).await;
+    ensure!(told.is_err(), "a released lock was told to be lost: {told:?}");
+    ensure!(lease.state() == LeaseState::Released, "a released lock is {:?}", lease.state());
+}
+
+/// Field case A10, on one guard.
+async fn extending_does_not_add_up(t: &Trial) {
+    let guard = t.lock().ttl(t.steady_ttl()).auto_extend(false).acquires().await;
+    let (token, granted) = (guard.token(), guard.ttl());
+    for _ in 0..10 {
+        let before = guard.lease().deadline();
+        guard.extend(t.steady_ttl().max(guard.remaining())).await.succeeds();
+        ensure!(guard.lease().deadline() >= before, "an extension moved the deadline back");
+        let left = guard.remaining();
+        ensure!(left < granted + granted / 2, "a lock of {granted:?} has {left:?} after an extension");
+    }
+    ensure!(guard.token() == token, "extending changed token {token} to {}", guard.token());
+}
+
+async fn a_lock_can_be_extended_to_a_longer_ttl(t: &Trial) {
+    let guard = t.lock().ttl(t.ttl()).acquires().await;
+    guard.extend(t.long_ttl()).await.succeeds();
+    ensure!(guard.remaining() > t.long_ttl() / 2, "a lock extended to {:?} has {:?}", t.long_ttl(), guard.remaining());
+    guard.extend(t.ttl()).await.fails_as(ErrorKind::InvalidConfig);
+    sleep(t.ttl() * 2).await;
+    t.lock().is_refused().await;
+}
+
+async fn a_body_is_dropped_when_its_lock_is_lost(t: &Trial) {
+    let (lock, operator) = (t.lock().ttl(t.steady_ttl()), t.lock());
+    let running = tokio::spawn(async move { lock.run(|_| std::future::pending::<()>()).await });
+    t.soon(until_held(t), "the lock being held by the body").await;
+    let release = operator.force_release(None).await.succeeds();
+    ensure!(release == Release::Released, "taking the body's lock away gave {release:?}");
+    for ended in t.soon(t.all([running]), "the end of the body").await {
+        ended.fails_as(ErrorKind::Lost);
+    }
+}
+
+async fn until_held(t: &Trial) {
+    while t.holder().await.is_none() {
+        sleep(t.ttl() / 20).await;
+    }
+}
+
+async fn a_body_gives_its_value_and_the_lock_back(t: &Trial) {
+    let (lock, rival) = (t.lock(), t.lock());
+    let (held, token) = lock.run(|lease| async move { (lease.is_held(), lease.token()) }).await.succeeds();
+    ensure!(held, "the body ran without the lock");
+    let next = rival.acquires().await.token();
+    ensure!(token < next, "token {next} came after the body's {token}");
+}
