@@ -96,11 +96,11 @@ impl Suite {
         let suite = Arc::new(self);
         let pins = Arc::clone(&suite);
         let pins = libtest_mimic::Trial::ignorable_test("suite::the_skipped_cases_are_the_expected_ones", move || {
-            completion(pins.check_skips())
+            completion(pins.check_skips(), in_ci())
         });
         let tests = cases::all().map(|case| {
             let suite = Arc::clone(&suite);
-            libtest_mimic::Trial::ignorable_test(case.name(), move || completion(suite.outcome(case)))
+            libtest_mimic::Trial::ignorable_test(case.name(), move || completion(suite.outcome(case), in_ci()))
         });
         let tests = tests.chain([pins]).collect();
         libtest_mimic::run(&arguments, tests).exit_code()
@@ -199,11 +199,12 @@ fn attempt(open: &Open, case: &Case, pace: Pace) -> Result<(), Raised> {
     })
 }
 
-fn completion(outcome: Outcome) -> Result<Completion, Failed> {
+/// The outcome in the words of the test runner. A service that is not there is no failure on somebody's laptop.
+fn completion(outcome: Outcome, in_ci: bool) -> Result<Completion, Failed> {
     match outcome {
         Outcome::Passed => Ok(Completion::Completed),
         Outcome::Skipped(reason) => Ok(Completion::ignored_with(reason)),
-        Outcome::Unavailable(reason) if in_ci() => Err(format!("{reason}; in CI that is a failure").into()),
+        Outcome::Unavailable(reason) if in_ci => Err(format!("{reason}; in CI that is a failure").into()),
         Outcome::Unavailable(reason) => Ok(Completion::ignored_with(reason)),
         Outcome::Failed(failure) => Err(failure.into()),
     }
@@ -216,5 +217,75 @@ fn in_ci() -> bool {
 impl fmt::Debug for Suite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Suite").field("name", &self.name).field("pace", &self.pace).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lock_core::MemoryBackend;
+
+    use super::*;
+    use crate::Need;
+    use crate::failure::too_slow;
+
+    fn memory() -> Suite {
+        let store = MemoryBackend::new();
+        Suite::new("memory", move || store.clone())
+    }
+
+    fn case(needs: &'static [Need], body: crate::case::Body) -> Case {
+        Case { group: "test", sentence: "a_case", needs, body }
+    }
+
+    fn message(outcome: Outcome) -> String {
+        match outcome {
+            Outcome::Failed(failure) => failure.message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_expected_skips_are_compared_both_ways() {
+        assert!(matches!(memory().check_skips(), Outcome::Passed));
+        let runs = "7_no_trace::waiters_are_served_in_order";
+        let wrong = message(memory().with_expected_skips([runs, "no::such_case"]).check_skips());
+        assert!(wrong.contains(&format!("{runs:?} is expected to be skipped and runs")), "{wrong}");
+        assert!(wrong.contains("\"no::such_case\" is expected to be skipped and is no case"), "{wrong}");
+    }
+
+    #[test]
+    fn a_missing_service_is_a_failure_only_in_ci() {
+        let suite = Suite::starting("there", || Err::<fn() -> MemoryBackend, _>("no server on port 1"));
+        let run = || suite.outcome(&case(&[], |_| Box::pin(async {})));
+        match completion(run(), false) {
+            Ok(Completion::Ignored { reason: Some(reason) }) => {
+                assert_eq!(reason, "there is not available: no server on port 1");
+            }
+            _ => panic!("not ignored"),
+        }
+        let failed = completion(run(), true).err().unwrap();
+        assert!(failed.message().unwrap().contains("no server on port 1"));
+    }
+
+    #[test]
+    fn a_case_that_found_the_machine_too_slow_is_repeated_with_longer_times() {
+        let slow = case(&[], |t| {
+            Box::pin(async {
+                if t.ttl() < Duration::from_secs(1) {
+                    too_slow("something came too late");
+                }
+            })
+        });
+        assert!(matches!(memory().outcome(&slow), Outcome::Passed));
+        let wrong = message(memory().outcome(&case(&[], |_| Box::pin(async { too_slow("nothing is quick enough") }))));
+        assert!(wrong.contains("nothing is quick enough"), "{wrong}");
+    }
+
+    #[test]
+    fn a_panic_is_a_failure_and_not_the_end_of_the_run() {
+        let outcome = memory().outcome(&case(&[], |_| Box::pin(async { std::panic::resume_unwind(Box::new("oh")) })));
+        assert!(matches!(&outcome, Outcome::Failed(failure) if failure.evidence == Evidence::Panic), "{outcome:?}");
     }
 }

@@ -12,6 +12,7 @@ mod no_policy;
 mod no_trace;
 mod own_only;
 mod resurrection;
+mod stress;
 mod tokens;
 mod watching;
 
@@ -35,6 +36,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         client_holding::CASES,
         client_clean_up::CASES,
         client_limits::CASES,
+        stress::CASES,
     ];
     groups.into_iter().flatten()
 }
