@@ -71,7 +71,7 @@ impl Caller {
     pub(crate) fn tell_why(&mut self, gave_up: GaveUp, trouble: Option<Error>) {
         let name = &self.name;
         let error = match (gave_up, trouble) {
-            (GaveUp::Gone, _) => return,
+            (GaveUp::Gone, _) => return self.outcome = None,
             (GaveUp::Closing, _) => Error::new(ErrorKind::Closed, format!("lock {name:?}: the client was closed")),
             (GaveUp::TimeIsUp, Some(trouble)) => trouble.in_context(format_args!("lock {name:?} not granted in time")),
             (GaveUp::TimeIsUp, None) => {

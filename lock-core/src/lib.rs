@@ -26,6 +26,8 @@ mod owner;
 mod secret;
 mod seen;
 mod settings;
+#[cfg(feature = "test-util")]
+mod test_locks;
 mod token;
 mod url;
 mod waiting;
@@ -47,5 +49,7 @@ pub use name::LockName;
 pub use owner::OwnerId;
 pub use secret::Secret;
 pub use settings::Settings;
+#[cfg(feature = "test-util")]
+pub use test_locks::{Op, TestLocks};
 pub use token::FencingToken;
 pub use url::{Host, LockUrl};
