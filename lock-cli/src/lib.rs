@@ -1,1 +1,50 @@
 //! lockctl: run a command under a lock.
+//!
+//! What it cannot do:
+//!
+//! - It holds a lock on a best-effort basis, as every lock with a time limit is held: hand `LOCK_TOKEN` to the resource and let
+//!   the resource refuse an older one.
+//! - It ends the command's process group. A process that leaves the group (`setsid`, a daemon) or belongs to another user
+//!   (`sudo` in the command) is out of its reach: run `sudo lockctl run`, not `lockctl run ... sudo`.
+//! - Nothing ends the command when lockctl and its guard process are both killed with SIGKILL at the same moment.
+//! - A command under a lock can't be suspended: Ctrl-Z has no effect on it.
+//! - It needs Linux: a clock that counts sleep, and `/proc`.
+//!
+//! The binary is [`main_with`] and the schemes that [`lock_config`] knows. A lockctl with one more is as short:
+//!
+//! ```no_run
+//! fn main() -> std::process::ExitCode {
+//!     let schemes = lock_config::Schemes::builtin(); // .with("postgres", ...)
+//!     lock_cli::main_with(schemes)
+//! }
+//! ```
+//!
+//! `lockctl run` consists of two processes. The first holds the lock. The second, the guard process, is the same program
+//! started again: it starts the command as the leader of a process group of its own, is told every new deadline of the lease
+//! through a pipe, and ends the whole group before the deadline comes, when the lock is lost, and when the first process is
+//! gone. So the command ends in time also when the first process is stopped, killed, or starved.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("lockctl needs Linux: its guard process relies on /proc and on a clock that counts the time asleep");
+
+mod acquire;
+mod args;
+mod backends;
+mod command;
+mod exit;
+mod group;
+mod guard;
+mod holder;
+mod inspect;
+mod link;
+mod list;
+mod output;
+mod plan;
+mod program;
+mod release;
+mod run;
+mod service;
+mod signals;
+mod terminal;
+
+pub use program::main_with;

@@ -1,2 +1,5 @@
-//! lockctl: run a command under a lock.
-fn main() {}
+//! lockctl, with the backends of this workspace.
+
+fn main() -> std::process::ExitCode {
+    lock_cli::main_with(lock_config::Schemes::builtin())
+}

@@ -1,0 +1,75 @@
+use humantime::format_duration;
+use lock_config::{Scheme, Schemes};
+use lock_core::Capabilities;
+use serde_json::{Value, json};
+
+use crate::args::BackendsArgs;
+use crate::exit::{Failure, Status};
+use crate::holder::to_millis;
+use crate::output::{print, print_json, table};
+
+/// Shows what the backends of the plainest URLs promise. Nothing is connected to.
+pub(crate) fn backends(args: &BackendsArgs, schemes: &Schemes) -> Result<Status, Failure> {
+    let promises: Vec<_> =
+        schemes.iter().map(|scheme| Ok((scheme, scheme.capabilities()?))).collect::<Result<_, Failure>>()?;
+    if args.json {
+        print_json(&promises.iter().map(|(scheme, promise)| to_json(scheme, promise)).collect::<Value>())?;
+    } else {
+        print(&to_text(&promises))?;
+    }
+    Ok(Status::DONE)
+}
+
+fn to_json(scheme: &Scheme, promise: &Capabilities) -> Value {
+    json!({
+        "scheme": scheme.name(),
+        "about": scheme.about(),
+        "scope": promise.scope.as_str(),
+        "assumption": promise.assumption,
+        "expiry_clock": promise.expiry_clock.as_str(),
+        "expiry_slack_ms": to_millis(promise.expiry_slack),
+        "ceiling": promise.ceiling.as_str(),
+        "ttl_min_ms": to_millis(promise.ttl_min),
+        "ttl_max_ms": to_millis(promise.ttl_max),
+        "ttl_change": promise.ttl_change.as_str(),
+        "fencing": promise.fencing.as_str(),
+        "order": promise.order.as_str(),
+        "wakeup": promise.wakeup.as_str(),
+        "loss": promise.loss.as_str(),
+        "restart": promise.restart.as_str(),
+        "can_list": promise.can_list,
+        "can_force_release": promise.can_force_release,
+    })
+}
+
+/// A column for each scheme, and the sentences below.
+fn to_text(promises: &[(&Scheme, Capabilities)]) -> String {
+    let row = |title: &str, cell: &dyn Fn(&Capabilities) -> String| {
+        let cells = promises.iter().map(|(_, promise)| cell(promise));
+        std::iter::once(title.to_owned()).chain(cells).collect()
+    };
+    let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+    let head = std::iter::once("scheme".to_owned()).chain(promises.iter().map(|(scheme, _)| scheme.name().to_owned()));
+    let rows = [
+        head.collect(),
+        row("scope", &|promise| promise.scope.to_string()),
+        row("expiry clock", &|promise| promise.expiry_clock.to_string()),
+        row("expiry slack", &|promise| format_duration(promise.expiry_slack).to_string()),
+        row("ceiling", &|promise| promise.ceiling.to_string()),
+        row("shortest ttl", &|promise| format_duration(promise.ttl_min).to_string()),
+        row("longest ttl", &|promise| format_duration(promise.ttl_max).to_string()),
+        row("ttl change", &|promise| promise.ttl_change.to_string()),
+        row("fencing", &|promise| promise.fencing.to_string()),
+        row("order", &|promise| promise.order.to_string()),
+        row("wakeup", &|promise| promise.wakeup.to_string()),
+        row("loss", &|promise| promise.loss.to_string()),
+        row("restart", &|promise| promise.restart.to_string()),
+        row("list", &|promise| yes(promise.can_list)),
+        row("force release", &|promise| yes(promise.can_force_release)),
+    ];
+    let mut text = table(&rows);
+    for (scheme, promise) in promises {
+        text += &format!("\n{}: {}\n  rests on: {}\n", scheme.name(), scheme.about(), promise.assumption);
+    }
+    text
+}

@@ -1,0 +1,97 @@
+use std::ffi::OsString;
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::id;
+
+use lock_core::Clock;
+use rustix::process::{Pid, getpid, set_child_subreaper};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+
+use crate::args::GUARD;
+use crate::group;
+use crate::link::{FromGuard, ToGuard};
+use crate::plan::GIVE_UP_AFTER;
+use crate::service;
+
+/// A command under its guard process, as lockctl sees it.
+#[derive(Debug)]
+pub(crate) struct GuardedCommand {
+    guard: Child,
+    orders: pipe::Sender,
+    reports: Lines<BufReader<pipe::Receiver>>,
+    /// The guard process's ends of the pipes, until it has opened them for itself through `/proc`.
+    theirs: Option<(PipeReader, PipeWriter)>,
+    group: Option<Pid>,
+}
+
+impl GuardedCommand {
+    /// Starts a guard process that starts `command` once it has been told a deadline.
+    ///
+    /// The pipes are handed over by name, and so nothing else that is started meanwhile inherits one.
+    pub(crate) fn new<'a>(
+        command: &[OsString],
+        variables: impl IntoIterator<Item = (&'a str, String)>,
+    ) -> io::Result<Self> {
+        // If the guard process dies, the command is handed to this process and not to init, which may never ask how it ended.
+        set_child_subreaper(Some(getpid()))?;
+        let (their_orders, orders) = io::pipe()?;
+        let (reports, their_reports) = io::pipe()?;
+        let mut guard = Command::new("/proc/self/exe");
+        guard.arg0("lock-guard").arg(GUARD);
+        guard.args([id().to_string(), their_orders.as_raw_fd().to_string(), their_reports.as_raw_fd().to_string()]);
+        guard.arg("--").args(command).env_remove(service::VARIABLE).envs(variables);
+        // A group of its own: what is sent to the command's group, or to lockctl's, must not hit it.
+        let guard = guard.process_group(0).spawn()?;
+        Ok(Self {
+            guard,
+            orders: pipe::Sender::from_owned_fd(OwnedFd::from(orders))?,
+            reports: BufReader::new(pipe::Receiver::from_owned_fd(OwnedFd::from(reports))?).lines(),
+            theirs: Some((their_orders, their_reports)),
+            group: None,
+        })
+    }
+
+    /// The command's process group, once it runs.
+    pub(crate) fn group(&self) -> Option<Pid> {
+        self.group
+    }
+
+    /// Tells the guard process something.
+    pub(crate) async fn tell(&mut self, order: ToGuard) {
+        // It fails when the guard process is gone, which the end of the reports tells.
+        let _ = self.orders.write_all(order.to_line().as_bytes()).await;
+    }
+
+    /// The guard process's next report; None when there will be no more.
+    ///
+    /// Cancel safe, as reading lines and waiting for a child are.
+    pub(crate) async fn report(&mut self) -> Option<FromGuard> {
+        loop {
+            tokio::select! {
+                biased;
+                line = self.reports.next_line() => {
+                    self.theirs = None;
+                    let report = FromGuard::from_line(&line.ok()??);
+                    if let Some(FromGuard::Started(group)) = report {
+                        self.group = Some(group);
+                    }
+                    return report;
+                }
+                // While lockctl has their end of the reports open too, only this tells that there will be no more.
+                _ = self.guard.wait(), if self.theirs.is_some() => self.theirs = None,
+            }
+        }
+    }
+
+    /// Kills the command whose guard process is gone, or does nothing. False when something of the command is left.
+    pub(crate) async fn kill(&mut self) -> bool {
+        // It fails when it is gone.
+        let _ = self.guard.start_kill();
+        match self.group {
+            Some(group) => group::kill(group, GIVE_UP_AFTER, &Clock::system()).await,
+            None => true,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The command ends when its lock does, whatever has happened to lockctl.
+
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+
+use crate::support::{Locks, done, finished, lives, parent, pid, send, state, until};
+
+const TTL: Duration = Duration::from_secs(2);
+
+/// A next holder, which says which of `members` it still meets.
+async fn next_holder(locks: &Locks, members: [Pid; 2]) -> String {
+    let members = members.map(|pid| pid.to_string()).join(" ");
+    let script = format!("for pid in {members}; do kill -0 $pid 2>/dev/null && echo $pid; done; echo entered");
+    done(&mut locks.run("a", &["--ttl", "2s"], &script)).await.stdout
+}
+
+#[tokio::test]
+async fn the_command_of_a_stopped_lockctl_is_dead_before_the_next_holder_runs() {
+    let locks = Locks::new();
+    let (holder, members) = locks.holder("a", &["--ttl", "2s"]).await;
+    send(Signal::STOP, pid(&holder));
+    assert_eq!(next_holder(&locks, members).await, "entered\n");
+    assert_eq!(state(pid(&holder)), Some('T'));
+    tokio::time::sleep(Duration::from_secs(5).saturating_sub(TTL)).await;
+    send(Signal::CONT, pid(&holder));
+    let holder = finished(holder).await;
+    assert_eq!(holder.status, Some(70), "{holder:?}");
+    assert!(holder.stderr.starts_with("lockctl: lock \"a\" was lost while the command ran: "), "{holder:?}");
+}
+
+#[tokio::test]
+async fn the_command_of_a_killed_lockctl_is_dead_within_a_second() {
+    let locks = Locks::new();
+    let (holder, members) = locks.holder("a", &["--ttl", "2s"]).await;
+    send(Signal::KILL, pid(&holder));
+    assert!(until(|| !members.into_iter().any(lives)).await < Duration::from_secs(1));
+    assert_eq!(next_holder(&locks, members).await, "entered\n");
+}
+
+#[tokio::test]
+async fn the_command_of_a_killed_guard_process_is_killed_and_the_lock_given_back() {
+    let locks = Locks::new();
+    let (holder, members) = locks.holder("a", &["--ttl", "1h"]).await;
+    send(Signal::KILL, parent(members[0]));
+    let holder = finished(holder).await;
+    assert_eq!(holder.status, Some(70), "{holder:?}");
+    assert!(holder.stderr.contains("guard process"), "{holder:?}");
+    assert!(!members.into_iter().any(lives));
+    assert_eq!(done(&mut locks.run("a", &["--no-wait"], "exit 5")).await.status, Some(5));
+}
+
+#[tokio::test]
+async fn a_stopped_guard_process_does_not_keep_the_command_of_a_lost_lock_alive() {
+    let locks = Locks::new();
+    let (holder, members) = locks.holder("a", &["--ttl", "2s"]).await;
+    let guard = parent(members[0]);
+    send(Signal::STOP, guard);
+    assert_eq!(done(&mut locks.lockctl(&["release", "a", "--force"])).await.status, Some(0));
+    assert_eq!(finished(holder).await.status, Some(70));
+    until(|| !members.into_iter().chain([guard]).any(lives)).await;
+}
+
+#[tokio::test]
+async fn a_lease_is_extended_for_as_long_as_the_command_runs() {
+    let locks = Locks::new();
+    let done = done(&mut locks.run("a", &["--ttl", "1s"], "sleep 3; exit 3")).await;
+    assert_eq!((done.status, done.stderr.as_str()), (Some(3), ""));
+}

@@ -1,0 +1,107 @@
+//! `lockctl run` at a terminal, which `script` (util-linux) provides.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+
+use crate::support::{Locks, PATIENCE, within};
+
+/// A shell command at a terminal of its own.
+fn at_terminal(locks: &Locks, command: &str) -> Child {
+    let mut script = Command::new("script");
+    script.args(["-q", "-e", "-c", command, "/dev/null"]).env("LOCK_URL", locks.url()).env("SHELL", "/bin/sh");
+    script
+        .env("LOCKCTL", env!("CARGO_BIN_EXE_lockctl"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
+    script.spawn().expect("script of util-linux is installed")
+}
+
+/// Reads what the terminal shows until it shows `text`.
+async fn shows(terminal: &mut Child, text: &str) {
+    let mut shown = String::new();
+    let output = terminal.stdout.as_mut().unwrap();
+    within(PATIENCE, async {
+        while !shown.contains(text) {
+            let byte = output.read_u8().await.unwrap_or_else(|_| panic!("no {text:?} in {shown:?}"));
+            shown.push(byte.into());
+        }
+    })
+    .await;
+}
+
+async fn types(terminal: &mut Child, keys: &str) {
+    terminal.stdin.as_mut().unwrap().write_all(keys.as_bytes()).await.unwrap();
+}
+
+/// What the terminal shows to its end, and the status then.
+async fn rest(mut terminal: Child) -> (Option<i32>, String) {
+    let mut shown = String::new();
+    within(PATIENCE, terminal.stdout.as_mut().unwrap().read_to_string(&mut shown)).await.unwrap();
+    (within(PATIENCE, terminal.wait()).await.unwrap().code(), shown)
+}
+
+async fn status(terminal: Child) -> Option<i32> {
+    rest(terminal).await.0
+}
+
+#[tokio::test]
+async fn a_command_reads_from_the_terminal() {
+    let locks = Locks::new();
+    let mut terminal =
+        at_terminal(&locks, r#"$LOCKCTL run a sh -c 'echo ready; read -r x </dev/tty; echo "got $x"; exit 3'"#);
+    shows(&mut terminal, "ready").await;
+    types(&mut terminal, "word\n").await;
+    shows(&mut terminal, "got word").await;
+    assert_eq!(status(terminal).await, Some(3));
+}
+
+#[tokio::test]
+async fn the_terminal_comes_back_after_the_command() {
+    let locks = Locks::new();
+    let mut terminal = at_terminal(&locks, r#"$LOCKCTL run a true; echo ready; read -r x </dev/tty; echo "got $x""#);
+    shows(&mut terminal, "ready").await;
+    types(&mut terminal, "word\n").await;
+    shows(&mut terminal, "got word").await;
+    assert_eq!(status(terminal).await, Some(0));
+}
+
+/// A script of bash, which goes on after a command that exits, whatever its status, and ends with one that SIGINT has ended.
+const SCRIPT: &str = r#"exec bash -c "echo ready; $LOCKCTL run a sh -c 'echo runs; sleep 1000'; echo went on""#;
+
+#[tokio::test]
+async fn control_c_ends_the_command_and_the_script_around_lockctl() {
+    let locks = Locks::new();
+    let mut terminal = at_terminal(&locks, SCRIPT);
+    shows(&mut terminal, "runs").await;
+    types(&mut terminal, "\u{3}").await;
+    let (status, shown) = rest(terminal).await;
+    assert!(status == Some(130) && !shown.contains("went on"), "{status:?}: {shown}");
+    assert_eq!(locks.inspect("a").await, Value::Null);
+}
+
+#[tokio::test]
+async fn control_c_ends_the_waiting_and_the_script_around_lockctl() {
+    let locks = Locks::new();
+    let _holder = locks.holder("a", &[]).await;
+    let mut terminal = at_terminal(&locks, SCRIPT);
+    shows(&mut terminal, "ready").await;
+    // Not before lockctl catches the signal, nor before its first notice.
+    shows(&mut terminal, "waiting for lock").await;
+    types(&mut terminal, "\u{3}").await;
+    let (status, shown) = rest(terminal).await;
+    assert!(status == Some(130) && !shown.contains("went on"), "{status:?}: {shown}");
+}
+
+#[tokio::test]
+async fn control_z_has_no_effect() {
+    let locks = Locks::new();
+    let mut terminal = at_terminal(&locks, "$LOCKCTL run a sh -c 'echo ready; read -r x </dev/tty; exit 3'");
+    shows(&mut terminal, "ready").await;
+    types(&mut terminal, "\u{1a}").await;
+    types(&mut terminal, "word\n").await;
+    assert_eq!(status(terminal).await, Some(3));
+}
