@@ -44,7 +44,7 @@ impl Backend for Examined {
 async fn connect(findings: Vec<Finding>) -> (Result<LockClient>, String) {
     let schemes = Schemes::empty().with("test", move |url: &LockUrl| {
         let mut settings = url.settings();
-        (settings.user(), settings.password(), settings.hosts());
+        let _ = (settings.user(), settings.password(), settings.hosts());
         settings.finish()?;
         Ok(Examined(findings.clone()))
     });
@@ -52,8 +52,8 @@ async fn connect(findings: Vec<Finding>) -> (Result<LockClient>, String) {
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
     let answer = schemes.connect("test://me:hunter2@h").with_subscriber(subscriber).await;
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    (answer, text)
+    let text = log.0.lock().expect("no writer panicked").clone();
+    (answer, String::from_utf8(text).expect("the log is text"))
 }
 
 #[derive(Clone, Default)]
@@ -61,7 +61,7 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
+        self.0.lock().expect("no writer panicked").write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
