@@ -137,11 +137,9 @@ impl Record {
         let mut loss = None;
         self.terms.send_modify(|terms| {
             if terms.end.is_none() {
-                // A release that comes too late is a loss.
-                let end = terms.loss(self.clock.now()).map_or(end, |reason| match end {
-                    End::Released => End::Lost(self.at_deadline(reason)),
-                    End::Lost(_) => end,
-                });
+                // What comes too late, a release or another loss, does not change what the deadline has decided: whoever
+                // looked in between was told so.
+                let end = terms.loss(self.clock.now()).map_or(end, |reason| End::Lost(self.at_deadline(reason)));
                 terms.end = Some(end);
                 news = true;
             }
