@@ -56,10 +56,10 @@ pub(crate) struct ServiceArgs {
 /// LOCK_OWNER in its environment, and the standard streams as they are. SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1 and SIGUSR2
 /// are handed on to its process group.
 ///
-/// The command's process group is ended when the lock is lost or lockctl is gone, and before the lease runs out: SIGTERM when
-/// a fifth of the ttl is left (at most 5 s), SIGKILL when a tenth is left (at most 1 s). What the command leaves behind in its
-/// group when it ends is ended too, before the lock is given back; a process that shall live on has to leave the group
-/// (setsid).
+/// The command and all that it has started are ended when the lock is lost (SIGKILL) or lockctl is gone (SIGTERM, SIGKILL 0.4 s
+/// later), and before the lease runs out: SIGTERM when a fifth of the ttl is left (at most 5 s), SIGKILL when a tenth is left
+/// (at most 1 s). What it leaves behind when it ends is ended too, within 1 s, before the lock is given back. A process that
+/// shall live on has to leave the session (setsid).
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
     /// The lock's name

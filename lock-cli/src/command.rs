@@ -4,13 +4,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::id;
 
 use lock_core::Clock;
-use rustix::process::{Pid, getpid, set_child_subreaper};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
 use crate::args::GUARD;
-use crate::group;
+use crate::family::{self, adopt_orphans};
 use crate::link::{FromGuard, ToGuard};
 use crate::plan::GIVE_UP_AFTER;
 use crate::service;
@@ -23,7 +22,6 @@ pub(crate) struct GuardedCommand {
     reports: Lines<BufReader<pipe::Receiver>>,
     /// The guard process's ends of the pipes, until it has opened them for itself through `/proc`.
     theirs: Option<(PipeReader, PipeWriter)>,
-    group: Option<Pid>,
 }
 
 impl GuardedCommand {
@@ -34,8 +32,8 @@ impl GuardedCommand {
         command: &[OsString],
         variables: impl IntoIterator<Item = (&'a str, String)>,
     ) -> io::Result<Self> {
-        // If the guard process dies, the command is handed to this process and not to init, which may never ask how it ended.
-        set_child_subreaper(Some(getpid()))?;
+        // Should the guard process die, the command is for this process to end.
+        adopt_orphans()?;
         let (their_orders, orders) = io::pipe()?;
         let (reports, their_reports) = io::pipe()?;
         let mut guard = Command::new("/proc/self/exe");
@@ -49,13 +47,7 @@ impl GuardedCommand {
             orders: pipe::Sender::from_owned_fd(OwnedFd::from(orders))?,
             reports: BufReader::new(pipe::Receiver::from_owned_fd(OwnedFd::from(reports))?).lines(),
             theirs: Some((their_orders, their_reports)),
-            group: None,
         })
-    }
-
-    /// The command's process group, once it runs.
-    pub(crate) fn group(&self) -> Option<Pid> {
-        self.group
     }
 
     /// Tells the guard process something.
@@ -73,11 +65,7 @@ impl GuardedCommand {
                 biased;
                 line = self.reports.next_line() => {
                     self.theirs = None;
-                    let report = FromGuard::from_line(&line.ok()??);
-                    if let Some(FromGuard::Started(group)) = report {
-                        self.group = Some(group);
-                    }
-                    return report;
+                    return FromGuard::from_line(&line.ok()??);
                 }
                 // While lockctl has their end of the reports open too, only this tells that there will be no more.
                 _ = self.guard.wait(), if self.theirs.is_some() => self.theirs = None,
@@ -85,13 +73,10 @@ impl GuardedCommand {
         }
     }
 
-    /// Kills the command whose guard process is gone, or does nothing. False when something of the command is left.
+    /// Kills the guard process and what is left of the command. False when somebody is left.
     pub(crate) async fn kill(&mut self) -> bool {
         // It fails when it is gone.
-        let _ = self.guard.start_kill();
-        match self.group {
-            Some(group) => group::kill(group, GIVE_UP_AFTER, &Clock::system()).await,
-            None => true,
-        }
+        let _ = self.guard.kill().await;
+        family::kill_adopted(GIVE_UP_AFTER, &Clock::system()).await
     }
 }

@@ -1,21 +1,20 @@
 use std::io;
 use std::os::unix::process::parent_id;
 use std::pin::pin;
-use std::time::Duration;
 
 use lock_core::Clock;
-use rustix::process::{Signal, getpid, set_child_subreaper};
+use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::unix::pipe;
 
 use crate::args::GuardArgs;
 use crate::exit::Status;
-use crate::group::{Group, POLL};
+use crate::family::{Family, POLL, adopt_orphans};
 use crate::link::{FromGuard, ToGuard};
 use crate::plan::{ORPHAN_GRACE, Plan, REST_GRACE, Step};
 use crate::signals::Signals;
 
-/// What would end or stop a guard process. It lives until the command's group is gone, whoever wants it to end.
+/// What would end or stop a guard process. It lives until the command's family is gone, whoever wants it to end.
 const SURVIVED: [Signal; 7] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2, Signal::TSTP];
 
@@ -24,14 +23,13 @@ const SURVIVED: [Signal; 7] =
 /// # Errors
 ///
 /// When it was not started by lockctl, or something that always works did not. lockctl notices that it has ended, and kills
-/// the command's group.
+/// the command.
 pub(crate) async fn guard(args: &GuardArgs) -> io::Result<Status> {
     // `pkill -9 lockctl` shall not hit both, or nobody would end the command.
     rustix::thread::set_name(c"lock-guard")?;
-    // Orphans of the command are handed to this process and not to init, which may be slow, or no init at all.
-    set_child_subreaper(Some(getpid()))?;
+    adopt_orphans()?;
     Signals::catch(&SURVIVED)?;
-    let ended = Signals::catch(&[Signal::CHILD])?;
+    let news = Signals::catch(&[Signal::CHILD])?;
     let pipe = |number| format!("/proc/{}/fd/{number}", args.parent);
     let orders = pipe::OpenOptions::new().open_receiver(pipe(args.orders))?;
     let reports = pipe::OpenOptions::new().open_sender(pipe(args.reports))?;
@@ -49,8 +47,8 @@ pub(crate) async fn guard(args: &GuardArgs) -> io::Result<Status> {
         guard.report(FromGuard::CutShort).await;
         return Ok(Status::DONE);
     }
-    match Group::start(args.command()) {
-        Ok(group) => guard.watch(group, plan, ended).await,
+    match Family::start(args.command()) {
+        Ok(family) => guard.watch(family, plan, news).await,
         Err(error) => guard.report(FromGuard::NotStarted(error.raw_os_error().unwrap_or_default())).await,
     }
     Ok(Status::DONE)
@@ -63,17 +61,17 @@ struct Guard {
 }
 
 impl Guard {
-    /// Watches over the command until its group is gone.
-    async fn watch(&mut self, mut group: Group, mut plan: Plan, mut ended: Signals) {
-        self.report(FromGuard::Started(group.id())).await;
+    /// Watches over the command until its family is gone.
+    async fn watch(&mut self, mut family: Family, mut plan: Plan, mut news: Signals) {
+        self.report(FromGuard::Started(family.group())).await;
         let clock = self.clock.clone();
         let mut jumps = pin!(clock.notice_jumps());
         loop {
-            if group.reap() {
+            if family.reap() {
                 self.report(FromGuard::WantsTerminal).await;
             }
-            if let Some(ended) = group.ended() {
-                if group.is_gone() {
+            if let Some(ended) = family.ended() {
+                if family.is_gone() {
                     return self.report(FromGuard::Ended(ended)).await;
                 }
                 plan.end_within(REST_GRACE, clock.now());
@@ -83,28 +81,33 @@ impl Guard {
                 biased;
                 order = self.orders.next(), if self.orders.are_open() => match order {
                     Some(ToGuard::Until { deadline, ttl }) => plan.extend(deadline, ttl),
-                    Some(ToGuard::Signal(signal)) => group.signal(signal),
-                    Some(ToGuard::Lost) => plan.end_within(Duration::ZERO, clock.now()),
+                    Some(ToGuard::Signal(signal)) => family.hand_on(signal),
+                    Some(ToGuard::Lost) => plan.kill(clock.now()),
                     None => plan.end_within(ORPHAN_GRACE, clock.now()),
                 },
                 () = clock.sleep_until(plan.at) => {
                     match plan.step {
                         Step::Term => {
-                            if group.ended().is_none() {
+                            if family.ended().is_none() {
                                 self.report(FromGuard::CutShort).await;
                             }
-                            group.signal(Signal::TERM);
+                            family.send(Signal::TERM);
                             // A process that stands still would not see it.
-                            group.signal(Signal::CONT);
+                            family.send(Signal::CONT);
                         }
-                        Step::Kill => group.signal(Signal::KILL),
+                        Step::Kill => family.send(Signal::KILL),
                         Step::GiveUp => return self.report(FromGuard::Left).await,
                     }
                     plan.advance(clock.now());
                 }
-                _ = ended.next() => {}
-                // The parent of what is left may be another process, which alone is told of its end.
-                () = tokio::time::sleep(POLL), if group.ended().is_some() => {}
+                _ = news.next() => {}
+                // The parent of who is left may be another process, which alone is told of its end.
+                () = tokio::time::sleep(POLL), if family.ended().is_some() => {
+                    if plan.step == Step::GiveUp {
+                        // Somebody was being started when the others were killed.
+                        family.send(Signal::KILL);
+                    }
+                }
                 () = &mut jumps => {}
             }
         }

@@ -2,13 +2,13 @@
 //!
 //! What it cannot do:
 //!
-//! - It holds a lock on a best-effort basis, as every lock with a time limit is held: hand `LOCK_TOKEN` to the resource and let
-//!   the resource refuse an older one.
-//! - It ends the command's process group. A process that leaves the group (`setsid`, a daemon) or belongs to another user
-//!   (`sudo` in the command) is out of its reach: run `sudo lockctl run`, not `lockctl run ... sudo`.
+//! - It cannot make sure that the command has the lock: no lock with a time limit can. Hand `LOCK_TOKEN` to the resource, and
+//!   let the resource refuse an older one.
+//! - It ends all that the command has started in its session. A process that leaves the session (`setsid`, a daemon) or belongs
+//!   to another user (`sudo` in the command) is out of its reach: run `sudo lockctl run`, not `lockctl run ... sudo`.
 //! - Nothing ends the command when lockctl and its guard process are both killed with SIGKILL at the same moment.
-//! - A command under a lock can't be suspended: Ctrl-Z has no effect on it.
-//! - It needs Linux: a clock that counts sleep, and `/proc`.
+//! - A command under a lock can't be suspended with Ctrl-Z: it would keep the lock from everybody else.
+//! - It needs Linux: a clock that counts the time asleep, and `/proc`.
 //!
 //! The binary is [`main_with`] and the schemes that [`lock_config`] knows. A lockctl with one more is as short:
 //!
@@ -21,8 +21,8 @@
 //!
 //! `lockctl run` consists of two processes. The first holds the lock. The second, the guard process, is the same program
 //! started again: it starts the command as the leader of a process group of its own, is told every new deadline of the lease
-//! through a pipe, and ends the whole group before the deadline comes, when the lock is lost, and when the first process is
-//! gone. So the command ends in time also when the first process is stopped, killed, or starved.
+//! through a pipe, and ends the command with all that it has started before the deadline comes, when the lock is lost, and when
+//! the first process is gone. So the command ends in time also when the first process is stopped, killed, or starved.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("lockctl needs Linux: its guard process relies on /proc and on a clock that counts the time asleep");
@@ -31,8 +31,10 @@ mod acquire;
 mod args;
 mod backends;
 mod command;
+mod course;
+mod descendants;
 mod exit;
-mod group;
+mod family;
 mod guard;
 mod holder;
 mod inspect;

@@ -64,6 +64,14 @@ impl Plan {
         };
     }
 
+    /// Kills now: the lock may be somebody else's already.
+    pub(crate) fn kill(&mut self, now: BootTime) {
+        if self.step == Step::Term {
+            self.step = Step::Kill;
+        }
+        self.end_within(Duration::ZERO, now);
+    }
+
     /// The step has been done; on to the next.
     pub(crate) fn advance(&mut self, now: BootTime) {
         (self.step, self.at) = match self.step {
@@ -114,10 +122,17 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_has_begun_can_be_hastened() {
+    fn a_lost_lock_means_kill_now() {
+        let mut plan = Plan::before(at(10_000), TTL);
+        plan.kill(at(5_000));
+        assert_eq!((plan.step, plan.at), (Step::Kill, at(5_000)));
         let mut plan = Plan::before(at(10_000), TTL);
         plan.advance(at(9_600));
-        plan.end_within(Duration::ZERO, at(9_650));
+        plan.kill(at(9_650));
         assert_eq!((plan.step, plan.at), (Step::Kill, at(9_650)));
+        plan.advance(at(9_650));
+        let killed = plan;
+        plan.kill(at(9_700));
+        assert_eq!(plan, killed);
     }
 }

@@ -5,12 +5,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use lock_core::{BootTime, Clock};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, getsid, kill_process_group};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::unix::pipe;
 use tokio::process::Child;
 
-use crate::support::{Output, PATIENCE, lives, lockctl, pid, send, until, within};
+use crate::support::{Output, PATIENCE, below, lives, lockctl, pid, send, until, within};
 
 /// A command that ignores SIGTERM and has a child that does so too.
 const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo $$ $!; wait";
@@ -175,7 +175,6 @@ async fn a_lost_lock_is_the_end_at_once() {
     guard.started().await;
     let members = guard.output.pids().await;
     guard.tell("lost");
-    assert_eq!(guard.report().await, "cut-short");
     assert_eq!(guard.report().await, "killed 9");
     assert!(!members.into_iter().any(lives));
 }
@@ -187,7 +186,24 @@ async fn what_the_command_leaves_in_its_group_is_ended_before_its_end_is_reporte
     let members = guard.output.pids().await;
     assert_eq!(guard.report().await, "exited 0");
     assert!(!members.into_iter().any(lives));
-    assert!(kill_process_group(group, Signal::KILL).is_err());
+    assert!(kill_process_group(group, Signal::KILL).is_err(), "nobody is left to be waited for either");
+    guard.ends().await;
+}
+
+#[tokio::test]
+async fn what_moved_into_a_group_of_its_own_is_ended_too_but_not_what_left_the_session() {
+    let script = "setsid sleep 1000 & set -m; sleep 1000 & timeout 1000 sleep 1000 & echo $$ $!; wait";
+    let mut guard = Guard::of_script(script, HOUR, HOUR);
+    let group = guard.started().await;
+    guard.output.pids().await;
+    let has_left = |pid: &Pid| getsid(Some(*pid)).ok() == Some(*pid);
+    until(|| below(group).len() == 4 && below(group).iter().any(has_left)).await;
+    let (daemon, rest): (Vec<_>, Vec<_>) = below(group).into_iter().partition(has_left);
+    guard.tell("lost");
+    assert_eq!(guard.report().await, "killed 9");
+    assert!(!rest.into_iter().any(lives));
+    assert!(lives(daemon[0]));
+    send(Signal::KILL, daemon[0]);
     guard.ends().await;
 }
 

@@ -43,6 +43,21 @@ async fn a_lock_within_a_lock_is_the_inner_one_for_the_inner_command() {
 }
 
 #[tokio::test]
+async fn the_inner_command_ends_with_the_outer_lock() {
+    let locks = Locks::new();
+    let inner = format!(
+        "{} run inner --url '{}' -- sh -c 'trap \"\" TERM; echo $$; sleep 1000; sleep 1000'; echo went on",
+        env!("CARGO_BIN_EXE_lockctl"),
+        locks.url()
+    );
+    let mut outer = locks.run("outer", &["--ttl", "3s"], &inner).spawn().unwrap();
+    let inner = Output::of(&mut outer).pids().await;
+    assert_eq!(done(&mut locks.lockctl(&["release", "outer", "--force"])).await.status, Some(0));
+    assert_eq!(finished(outer).await.status, Some(70));
+    assert!(!inner.into_iter().any(lives));
+}
+
+#[tokio::test]
 async fn the_option_comes_before_the_variable() {
     let locks = Locks::new();
     let mut run = locks.run("a", &["--url", &locks.url()], "exit 3");

@@ -159,6 +159,14 @@ pub(crate) fn parent(pid: Pid) -> Pid {
     Pid::from_raw(stat.split(' ').nth(1).unwrap().parse().unwrap()).unwrap()
 }
 
+/// The children of a process and theirs in turn.
+pub(crate) fn below(pid: Pid) -> Vec<Pid> {
+    let number = pid.as_raw_nonzero();
+    let children = fs::read_to_string(format!("/proc/{number}/task/{number}/children")).unwrap_or_default();
+    let children = children.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap());
+    children.flat_map(|child| [vec![child], below(child)].concat()).collect()
+}
+
 /// What the kernel tells of a process, from its state on.
 fn stat(pid: Pid) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;

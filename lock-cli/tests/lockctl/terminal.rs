@@ -1,12 +1,13 @@
 //! `lockctl run` at a terminal, which `script` (util-linux) provides.
 
+use std::fs;
 use std::process::Stdio;
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
-use crate::support::{Locks, PATIENCE, within};
+use crate::support::{Locks, PATIENCE, until, within};
 
 /// A shell command at a terminal of its own.
 fn at_terminal(locks: &Locks, command: &str) -> Child {
@@ -104,4 +105,31 @@ async fn control_z_has_no_effect() {
     types(&mut terminal, "\u{1a}").await;
     types(&mut terminal, "word\n").await;
     assert_eq!(status(terminal).await, Some(3));
+}
+
+#[tokio::test]
+async fn in_a_pipeline_the_terminal_is_for_the_last() {
+    let locks = Locks::new();
+    let wait = "until [ -e got ]; do sleep 0.05; done";
+    let pipeline =
+        r#"$LOCKCTL run a sh -c "$WAIT; echo ended" | { echo ready; read -r x </dev/tty; echo "got $x"; >got; cat; }"#;
+    let directory = locks.path("");
+    let mut terminal = at_terminal(&locks, &format!("cd {}; WAIT='{wait}'; {pipeline}", directory.display()));
+    shows(&mut terminal, "ready").await;
+    until(|| fs::read_dir(locks.path("locks")).is_ok_and(|entries| entries.count() > 0)).await;
+    types(&mut terminal, "word\n").await;
+    shows(&mut terminal, "got word").await;
+    shows(&mut terminal, "ended").await;
+    assert_eq!(status(terminal).await, Some(0));
+}
+
+#[tokio::test]
+async fn a_command_in_the_background_gets_the_terminal_when_its_job_comes_to_the_foreground() {
+    let locks = Locks::new();
+    let job = r#"set -m; $LOCKCTL run a sh -c 'echo ready; read -r x; echo "got $x"' & sleep 1; fg"#;
+    let mut terminal = at_terminal(&locks, &format!("exec bash -c '{}'", job.replace('\'', r"'\''")));
+    shows(&mut terminal, "ready").await;
+    types(&mut terminal, "word\n").await;
+    shows(&mut terminal, "got word").await;
+    assert_eq!(status(terminal).await, Some(0));
 }
