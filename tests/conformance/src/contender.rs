@@ -48,9 +48,9 @@ const BETWEEN_ASKS: Duration = Duration::from_millis(50);
 type At = &'static Location<'static>;
 
 impl Contender {
-    pub(crate) fn new(trial: &Trial, backend: Shared, name: LockName) -> Self {
+    pub(crate) fn new(trial: &Trial, who: String, backend: Shared, name: LockName) -> Self {
         let claim = Claim::new(name, trial.long_ttl());
-        Self { trial: trial.clone(), who: trial.next_contender(), backend, claim, yes: None }
+        Self { trial: trial.clone(), who, backend, claim, yes: None }
     }
 
     /// Another claim to the same lock, from the same client.
@@ -60,7 +60,7 @@ impl Contender {
 
     /// A claim to another lock, from the same client.
     pub(crate) fn sibling_for(&self, name: &LockName) -> Self {
-        Self::new(&self.trial, self.backend.clone(), name.clone())
+        Self::new(&self.trial, self.trial.next_contender(), self.backend.clone(), name.clone())
     }
 
     /// Asks for this ttl from now on.
@@ -113,7 +113,7 @@ impl Contender {
 
     /// Asks, and takes an error as an answer too.
     #[track_caller]
-    pub(crate) fn tries_and_may_fail(&mut self) -> impl Future<Output = Result<Attempt>> {
+    pub(crate) fn tries_and_may_fail(&self) -> impl Future<Output = Result<Attempt>> {
         let at = Location::caller();
         async move {
             let told = self.send(at, "try_acquire", |backend, claim| async move { backend.try_acquire(&claim).await });
@@ -191,40 +191,40 @@ impl Contender {
 
     /// Releases, and is told that this ended its grant.
     #[track_caller]
-    pub(crate) fn releases(&mut self) -> impl Future<Output = ()> {
+    pub(crate) fn releases(&self) -> impl Future<Output = ()> {
         self.gives_back(Location::caller(), Release::Released, "to end its grant")
     }
 
     /// Releases, and is told that it held nothing.
     #[track_caller]
-    pub(crate) fn has_nothing_to_release(&mut self) -> impl Future<Output = ()> {
+    pub(crate) fn has_nothing_to_release(&self) -> impl Future<Output = ()> {
         self.gives_back(Location::caller(), Release::NotHeld, "to hold nothing")
     }
 
     /// Releases, and takes either answer: after a call without one nobody knows what it held.
     #[track_caller]
-    pub(crate) fn cleans_up(&mut self) -> impl Future<Output = ()> {
+    pub(crate) fn cleans_up(&self) -> impl Future<Output = ()> {
         let at = Location::caller();
         async move {
             self.ask_to_release(at).await;
         }
     }
 
-    async fn gives_back(&mut self, at: At, expected: Release, wish: &str) {
+    async fn gives_back(&self, at: At, expected: Release, wish: &str) {
         let answer = self.ask_to_release(at).await;
         if answer != expected {
             self.fail(at, wish, &answer);
         }
     }
 
-    async fn ask_to_release(&mut self, at: At) -> Release {
+    async fn ask_to_release(&self, at: At) -> Release {
         let call = |backend: Shared, claim| async move { backend.release(&claim).await };
         self.call(at, "release", call).await.answer
     }
 
     /// Watches, and is called before long.
     #[track_caller]
-    pub(crate) fn is_called(&mut self, what: Watching) -> impl Future<Output = ()> {
+    pub(crate) fn is_called(&self, what: Watching) -> impl Future<Output = ()> {
         self.watch(Location::caller(), what)
     }
 
@@ -258,7 +258,7 @@ impl Contender {
         }
     }
 
-    async fn watch(&mut self, at: At, what: Watching) {
+    async fn watch(&self, at: At, what: Watching) {
         let call = move |backend: Shared, claim| async move {
             backend.watch(&claim, what).await;
             Ok(())
@@ -295,7 +295,7 @@ impl Contender {
     }
 
     /// Makes one call, and fails the case when the answer is an error.
-    pub(crate) async fn call<T, F>(&mut self, at: At, what: &str, call: impl FnOnce(Shared, Claim) -> F) -> Told<T>
+    pub(crate) async fn call<T, F>(&self, at: At, what: &str, call: impl FnOnce(Shared, Claim) -> F) -> Told<T>
     where
         T: fmt::Debug,
         F: Future<Output = Result<T>>,
@@ -311,7 +311,7 @@ impl Contender {
     }
 
     /// Makes one call and writes it into the story. Silence ends the case.
-    async fn send<T, F>(&mut self, at: At, what: &str, call: impl FnOnce(Shared, Claim) -> F) -> Told<Result<T>>
+    async fn send<T, F>(&self, at: At, what: &str, call: impl FnOnce(Shared, Claim) -> F) -> Told<Result<T>>
     where
         T: fmt::Debug,
         F: Future<Output = Result<T>>,

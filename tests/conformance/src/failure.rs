@@ -94,12 +94,19 @@ impl From<Box<dyn Any + Send>> for Raised {
     }
 }
 
-/// Ends the case unless `condition` holds; the rest says what was found instead, as for `format!`.
+/// Ends the case, which is refuted: the arguments say what was found, as for `format!`.
+macro_rules! refute {
+    ($($found:tt)+) => {
+        $crate::failure::fail(::std::panic::Location::caller(), $crate::Evidence::Answer, format!($($found)+))
+    };
+}
+pub(crate) use refute;
+
+/// Ends the case unless `condition` holds: the rest says what was found instead.
 macro_rules! ensure {
     ($condition:expr, $($found:tt)+) => {
         if !$condition {
-            let at = ::std::panic::Location::caller();
-            $crate::failure::fail(at, $crate::Evidence::Answer, format!($($found)+));
+            $crate::failure::refute!($($found)+);
         }
     };
 }

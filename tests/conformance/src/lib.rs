@@ -30,7 +30,7 @@
 //!
 //! # What passing means
 //!
-//! The groups `1_exclusion` to `10_honest_errors` and `watching` hold the backend to the numbers of the
+//! The groups `1_exclusion` to `10_honest_errors`, `watching` and `looking` hold the backend to the numbers of the
 //! [contract](lock_core::contract); they call the [`Backend`](lock_core::Backend) directly. The groups `client_...` use it
 //! through [`LockClient`](lock_core::LockClient), as applications do. `stress` lets many clients do at random what they may and
 //! judges the recorded [`History`]: no two holders at once, no grant before the promised end of the one before, no token
@@ -69,7 +69,7 @@
 //!
 //! - It stands in the file of its group, in the order of the table at the top. The compiler finds one that is not in the table.
 //! - Verbs ask and check in one: a failure shows the line, what was expected, what came, and every call before it. `ensure!`
-//!   is for the rest; it says what was found, not what was hoped for.
+//!   and `refute!` are for the rest; they say what was found, not what was hoped for.
 //! - A contender has a client of its own; `sibling` is another claim of the same client. Grants outlive the case unless
 //!   `with_ttl(t.ttl())` is asked for, so that nothing but what the case is about can end.
 //! - Nothing sleeps to wait for an event; `falls_silent` waits for a lease to end, `soon` for what has to come.

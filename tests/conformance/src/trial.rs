@@ -1,7 +1,7 @@
 use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use lock_core::{
@@ -27,6 +27,7 @@ pub(crate) struct Trial {
     clock: Clock,
     story: Story,
     contenders: Arc<AtomicUsize>,
+    visitor: Arc<OnceLock<Shared>>,
     opened: Arc<Mutex<Vec<Shared>>>,
     clients: Arc<Mutex<Vec<LockClient>>>,
 }
@@ -36,8 +37,8 @@ impl Trial {
         let clock = Clock::system();
         let capabilities = open().capabilities();
         let (story, name) = (Story::beginning_now(&clock), random_name());
-        let (contenders, opened, clients) = Default::default();
-        Self { open, capabilities, pace, name, clock, story, contenders, opened, clients }
+        let (contenders, visitor, opened, clients) = Default::default();
+        Self { open, capabilities, pace, name, clock, story, contenders, visitor, opened, clients }
     }
 
     /// The case's own lock, which nobody outside of it uses.
@@ -69,7 +70,7 @@ impl Trial {
 
     /// A client that can ask for the lock `name`, with a ttl that outlives the case.
     pub(crate) fn contender_for(&self, name: &LockName) -> Contender {
-        Contender::new(self, self.open(), name.clone())
+        Contender::new(self, self.next_contender(), self.open(), name.clone())
     }
 
     /// One more backend instance, closed when the case ends.
@@ -173,9 +174,8 @@ impl Trial {
     pub(crate) fn holder(&self) -> impl Future<Output = Option<Holder>> {
         let at = Location::caller();
         async move {
-            let mut visitor = self.contender();
             let call = |backend: Shared, claim: Claim| async move { backend.inspect(&claim.name).await };
-            visitor.call(at, "inspect", call).await.answer
+            self.visitor().call(at, "inspect", call).await.answer
         }
     }
 
@@ -184,10 +184,15 @@ impl Trial {
     pub(crate) fn takes_away(&self, only: Option<FencingToken>) -> impl Future<Output = Release> {
         let at = Location::caller();
         async move {
-            let mut operator = self.contender();
             let call = |backend: Shared, claim: Claim| async move { backend.force_release(&claim.name, only).await };
-            operator.call(at, "force_release", call).await.answer
+            self.visitor().call(at, "force_release", call).await.answer
         }
+    }
+
+    /// Somebody who looks and takes away, but never asks for a lock.
+    fn visitor(&self) -> Contender {
+        let backend = self.visitor.get_or_init(|| self.open()).clone();
+        Contender::new(self, "a visitor".to_owned(), backend, self.name.clone())
     }
 
     /// Closes what the case has opened.

@@ -34,11 +34,12 @@ async fn two_owners_of_one_client_exclude_each_other(t: &Trial) {
 }
 
 async fn of_many_who_ask_at_once_no_two_are_granted(t: &Trial) {
+    let clients: Vec<_> = (0..4).map(|_| t.contender()).collect();
     for round in 0..5 {
         let name = t.name_with(round);
-        let askers = (0..16).map(|_| {
-            let mut contender = t.contender_for(&name);
-            tokio::spawn(async move { matches!(contender.tries().await.answer, Attempt::Granted(_)) })
+        let askers = (0..16).map(|number| {
+            let mut asker = clients[number % clients.len()].sibling_for(&name);
+            tokio::spawn(async move { matches!(asker.tries().await.answer, Attempt::Granted(_)) })
         });
         let askers: Vec<_> = askers.collect();
         let granted = t.all(askers).await.into_iter().filter(|granted| *granted).count();
@@ -47,32 +48,32 @@ async fn of_many_who_ask_at_once_no_two_are_granted(t: &Trial) {
 }
 
 async fn a_released_lock_can_be_had_at_once(t: &Trial) {
-    let mut first = t.contender();
-    first.acquires().await;
+    let (mut holder, mut next) = (t.contender(), t.contender());
+    holder.acquires().await;
     for _ in 0..10 {
-        let mut next = t.contender();
         next.is_refused().await;
-        first.releases().await;
+        holder.releases().await;
         next.acquires().await;
-        first = next;
+        (next, holder) = (holder.sibling(), next);
     }
 }
 
 /// Field cases A27 and A41. A name is compared whole and byte by byte, whatever the service does with slashes, prefixes,
 /// patterns and case.
 async fn names_that_are_almost_the_same_are_independent(t: &Trial) {
+    let (one, other) = (t.contender(), t.contender());
     let mut holders = Vec::new();
     for name in names_like(t.name().as_str()) {
-        let mut holder = t.contender_for(&name);
+        let mut holder = one.sibling_for(&name);
         holder.acquires().await;
         holders.push((name, holder));
     }
     for (name, _) in &holders {
-        t.contender_for(name).is_refused().await;
+        other.sibling_for(name).is_refused().await;
     }
-    for (name, mut holder) in holders {
+    for (name, holder) in holders {
         holder.releases().await;
-        t.contender_for(&name).acquires().await;
+        other.sibling_for(&name).acquires().await;
     }
 }
 

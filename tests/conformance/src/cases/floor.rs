@@ -38,10 +38,10 @@ async fn a_repeated_ask_promises_only_what_it_keeps(t: &Trial) {
 }
 
 async fn a_grant_outlives_the_refusals_of_others(t: &Trial) {
-    let mut holder = t.contender();
+    let (mut holder, other) = (t.contender(), t.contender());
     holder.acquires().await;
     for _ in 0..50 {
-        t.contender().with_ttl(t.ttl()).is_refused().await;
+        other.sibling().with_ttl(t.ttl()).is_refused().await;
     }
     holder.extends().await;
 }

@@ -13,10 +13,10 @@ cases! { "10_honest_errors":
 
 /// Field case A19, with a service that is up: 50 refused tries and no error among them.
 async fn contention_is_an_answer(t: &Trial) {
-    let mut holder = t.contender();
+    let (mut holder, other) = (t.contender(), t.contender());
     holder.acquires().await;
     let rivals = (0..50).map(|_| {
-        let mut rival = t.contender();
+        let mut rival = other.sibling();
         tokio::spawn(async move { rival.is_refused().await })
     });
     let rivals: Vec<_> = rivals.collect();

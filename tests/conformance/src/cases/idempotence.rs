@@ -35,16 +35,17 @@ async fn a_lost_answer_is_found_by_asking_again(t: &Trial) {
 
 /// Field case A2, at every await point of the call.
 async fn an_ask_given_up_at_any_point_can_be_repeated(t: &Trial) {
+    let (one, other) = (t.contender(), t.contender());
     for polls in 1.. {
         let name = t.name_with(polls);
-        let mut first = t.contender_for(&name);
+        let mut first = one.sibling_for(&name);
         let through = first.asks_in_vain(polls).await;
         first.acquires().await;
-        t.contender_for(&name).is_refused().await;
+        other.sibling_for(&name).is_refused().await;
         first.releases().await;
-        t.contender_for(&name).acquires().await;
+        other.sibling_for(&name).acquires().await;
         if through {
-            break;
+            return;
         }
     }
 }

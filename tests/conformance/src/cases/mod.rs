@@ -8,6 +8,7 @@ mod exclusion;
 mod floor;
 mod honest_errors;
 mod idempotence;
+mod looking;
 mod no_policy;
 mod no_trace;
 mod own_only;
@@ -32,6 +33,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         no_policy::CASES,
         honest_errors::CASES,
         watching::CASES,
+        looking::CASES,
         client_waiting::CASES,
         client_holding::CASES,
         client_clean_up::CASES,

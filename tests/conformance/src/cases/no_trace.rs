@@ -13,10 +13,10 @@ cases! { "7_no_trace":
 
 /// Field case A29, without waiting.
 async fn refused_tries_leave_nothing_behind(t: &Trial) {
-    let mut holder = t.contender();
+    let (mut holder, other) = (t.contender(), t.contender());
     holder.acquires().await;
     for _ in 0..20 {
-        t.contender().is_refused().await;
+        other.sibling().is_refused().await;
     }
     holder.releases().await;
     let seen = t.holder().await;

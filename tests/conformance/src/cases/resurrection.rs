@@ -52,22 +52,21 @@ async fn an_extension_of_a_claim_that_was_never_granted_is_lost(t: &Trial) {
 /// Field case A1, at every await point of the call: what was sent before it was given up may still be on its way when the
 /// claim is released, and must do nothing when it arrives.
 async fn an_ask_given_up_at_any_point_does_not_land_after_the_release(t: &Trial) {
-    let mut through = false;
-    let mut next = 1;
-    while !through {
-        let mut names = Vec::new();
-        for polls in next..next + 8 {
-            let name = t.name_with(polls);
-            let mut first = t.contender_for(&name);
-            through |= first.asks_in_vain(polls).await;
-            first.cleans_up().await;
-            names.push(name);
+    let (one, other) = (t.contender(), t.contender());
+    let mut names = Vec::new();
+    for polls in 1.. {
+        let name = t.name_with(polls);
+        let mut first = one.sibling_for(&name);
+        let through = first.asks_in_vain(polls).await;
+        first.cleans_up().await;
+        names.push(name);
+        if through {
+            break;
         }
-        next += 8;
-        // Long enough for what is on its way to arrive.
-        tokio::time::sleep(t.ttl() / 2).await;
-        for name in names {
-            t.contender_for(&name).acquires().await;
-        }
+    }
+    // Long enough for what is on its way to arrive.
+    tokio::time::sleep(t.ttl() / 2).await;
+    for name in names {
+        other.sibling_for(&name).acquires().await;
     }
 }

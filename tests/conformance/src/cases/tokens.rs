@@ -3,7 +3,7 @@ use lock_core::{Attempt, ErrorKind, FencingToken};
 
 use crate::Trial;
 use crate::case::cases;
-use crate::failure::ensure;
+use crate::failure::{ensure, refute};
 
 cases! { "8_tokens":
     tokens_rise_from_grant_to_grant,
@@ -63,12 +63,12 @@ async fn a_grant_is_above_the_highest_token_seen(t: &Trial) {
     let last = first.acquires().await.token;
     first.releases().await;
     let seen = FencingToken::new(last.as_u64() + 1000).expect("no service is so near to the largest token");
-    let mut second = t.contender().having_seen(seen);
+    let second = t.contender().having_seen(seen);
     match second.tries_and_may_fail().await {
         Ok(Attempt::Granted(grant)) => {
             ensure!(grant.token > seen, "{second} has seen token {seen} and was granted {}", grant.token);
         }
-        Ok(Attempt::Contended(contention)) => ensure!(false, "{second} was refused a free lock: {contention:?}"),
+        Ok(Attempt::Contended(contention)) => refute!("{second} was refused a free lock: {contention:?}"),
         Err(error) => ensure!(error.kind() == ErrorKind::TokenRegression, "{second} has seen token {seen}: {error}"),
     }
     second.cleans_up().await;
