@@ -63,6 +63,12 @@ impl Mutant {
         Ok(claim)
     }
 
+    /// A token that memory has not given, above the one that the claim has seen.
+    fn token_of_its_own(&self, claim: &Claim) -> Result<FencingToken> {
+        self.tokens.fetch_max(claim.above.map_or(1 << 40, FencingToken::as_u64), Ordering::Relaxed);
+        FencingToken::new(self.tokens.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
     /// Lets the grant, if it is this claim's, live for just `ttl` from now.
     async fn set_ttl(&self, claim: &Claim, ttl: Duration) -> Result<Extension> {
         let mut again = claim.clone();
@@ -121,8 +127,7 @@ impl Backend for Mutant {
                 Ok(Attempt::Granted(grant))
             }
             Attempt::Contended(_) if self.has(Flaw::GrantsAlways) => {
-                let token = FencingToken::new((1 << 40) + self.tokens.fetch_add(1, Ordering::Relaxed))?;
-                Ok(Attempt::Granted(Grant::new(token, claim.ttl)))
+                Ok(Attempt::Granted(Grant::new(self.token_of_its_own(claim)?, claim.ttl)))
             }
             Attempt::Contended(_) if self.has(Flaw::ReportsContentionAsAnError) => {
                 Err(Error::new(ErrorKind::Unavailable, "somebody else has it"))

@@ -34,17 +34,23 @@ async fn the_history_of_a_crowd_is_sound(t: &Trial) {
         let one = OneOfTheCrowd { rng: seed.rng(number), recorder: recorder.clone(), locks, short_ttl: t.ttl() };
         tokio::spawn(one.lives(number % 4 == 0))
     });
-    let tasks: Vec<_> = tasks.collect();
-    t.all(tasks).await;
-    for name in &names {
-        t.client().lock(name.as_str()).ttl(t.long_ttl()).wait(t.patience()).can_be_had().await;
+    let mut failures = Vec::new();
+    for task in tasks.collect::<Vec<_>>() {
+        failures.extend(task.await.err());
     }
+    // First what all of them saw: that one of them failed may be no more than what follows from it.
     let history = recorder.history();
-    let grants = history.grants();
-    ensure!(grants > TASKS * ROUNDS / 4, "only {grants} acquisitions came about; {seed}");
     let violations = history.violations();
     let worst: Vec<_> = violations.iter().take(3).map(ToString::to_string).collect();
     ensure!(worst.is_empty(), "{} rules were broken; {seed}\n  {}", violations.len(), worst.join("\n  "));
+    if let Some(failure) = failures.pop() {
+        std::panic::resume_unwind(failure.into_panic());
+    }
+    let grants = history.grants();
+    ensure!(grants > TASKS * ROUNDS / 4, "only {grants} acquisitions came about; {seed}");
+    for name in &names {
+        t.client().lock(name.as_str()).ttl(t.long_ttl()).wait(t.patience()).can_be_had().await;
+    }
 }
 
 struct OneOfTheCrowd {
