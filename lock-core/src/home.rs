@@ -148,3 +148,18 @@ impl fmt::Debug for Home {
         f.debug_struct("Home").field("process", &self.process).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LockClient, MemoryBackend};
+
+    #[test]
+    fn a_fork_is_not_at_home() {
+        let client = LockClient::new(MemoryBackend::new());
+        let mut home = Home::new(Arc::clone(client.shared()), None);
+        assert!(home.is_here());
+        home.process += 1;
+        assert!(!home.is_here());
+    }
+}

@@ -44,6 +44,7 @@ struct Terms {
     deadline: BootTime,
     ttl: Duration,
     extension_failed: bool,
+    risk_was_told: bool,
     end: Option<End>,
 }
 
@@ -93,7 +94,8 @@ impl Record {
     ) -> Self {
         let until = deadline(sent_at, ttl);
         let deadline = max_until.map_or(until, |max| until.min(max));
-        let terms = watch::Sender::new(Terms { deadline, ttl, extension_failed: false, end: None });
+        let terms =
+            watch::Sender::new(Terms { deadline, ttl, extension_failed: false, risk_was_told: false, end: None });
         Self { name, owner, token, clock, max_until, terms }
     }
 
@@ -118,17 +120,21 @@ impl Record {
                 let until = deadline(sent_at, ttl).max(terms.deadline);
                 terms.deadline = self.max_until.map_or(until, |max| until.min(max));
                 terms.ttl = ttl;
-                terms.extension_failed = false;
+                (terms.extension_failed, terms.risk_was_told) = (false, false);
             }
         });
         extended
     }
 
-    /// Notes a failed extension. True when the lease is at risk by it and was not before.
+    /// Notes a failed extension. True when the lease is at risk by now, and that was not told before.
     pub(crate) fn extension_failed(&self) -> bool {
-        let was_held = self.state() == LeaseState::Held;
-        self.terms.send_modify(|terms| terms.extension_failed = true);
-        was_held && self.state() == LeaseState::AtRisk
+        let mut news = false;
+        self.terms.send_modify(|terms| {
+            terms.extension_failed = true;
+            news = terms.state(self.clock.now()) == LeaseState::AtRisk && !terms.risk_was_told;
+            terms.risk_was_told |= news;
+        });
+        news
     }
 
     /// Ends the lease, if nothing has ended it before. The loss, if it was or is now lost.
@@ -175,16 +181,6 @@ impl Record {
         self.terms.borrow().loss(self.clock.now()).map(|reason| self.at_deadline(reason))
     }
 
-    fn state(&self) -> LeaseState {
-        let (now, terms) = (self.clock.now(), self.terms.borrow());
-        match terms.end {
-            _ if terms.loss(now).is_some() => LeaseState::Lost,
-            Some(_) => LeaseState::Released,
-            None if terms.extension_failed && terms.deadline.since(now) < terms.ttl / 2 => LeaseState::AtRisk,
-            None => LeaseState::Held,
-        }
-    }
-
     /// The error for a holder who asks for something after the end.
     pub(crate) fn ended_error(&self) -> Error {
         let why = self.loss().map_or_else(|| "it has been released".to_owned(), |reason| reason.to_string());
@@ -199,6 +195,15 @@ impl Terms {
             Some(End::Lost(reason)) => Some(reason),
             Some(End::Released) => None,
             None => (now >= self.deadline).then_some(LossReason::Expired),
+        }
+    }
+
+    fn state(&self, now: BootTime) -> LeaseState {
+        match self.end {
+            _ if self.loss(now).is_some() => LeaseState::Lost,
+            Some(_) => LeaseState::Released,
+            None if self.extension_failed && self.deadline.since(now) < self.ttl / 2 => LeaseState::AtRisk,
+            None => LeaseState::Held,
         }
     }
 }
@@ -252,7 +257,7 @@ impl Lease {
 
     /// How it stands at this moment, by the clock and without asking anybody.
     pub fn state(&self) -> LeaseState {
-        self.record.state()
+        self.record.terms.borrow().state(self.record.clock.now())
     }
 
     /// Resolves when the lease is lost, at once if it already is, and never after a release.

@@ -32,12 +32,13 @@ impl Keeper {
         loop {
             tokio::select! {
                 biased;
-                () = self.ticket.turn() => {}
+                // First, since a client that is being closed lets go of its locks, and its waiters must not take them.
                 gave_up = caller.gives_up() => {
                     let trouble = self.ticket.trouble().or_else(|| self.trouble.clone().filter(|_| self.traces));
                     caller.tell_why(gave_up, trouble);
                     return None;
                 }
+                () = self.ticket.turn() => {}
             }
             let sent_at = self.shared.clock.now();
             let answer = self.ask(caller).await;

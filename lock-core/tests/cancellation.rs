@@ -1,4 +1,5 @@
 //! A caller that goes away leaves nothing behind, wherever it was. Exhaustive by poll count, under a paused clock.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
