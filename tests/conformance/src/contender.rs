@@ -113,25 +113,28 @@ impl Contender {
 
     /// Asks, and takes an error as an answer too.
     #[track_caller]
-    pub(crate) fn tries_and_may_fail(&self) -> impl Future<Output = Result<Attempt>> {
+    pub(crate) fn tries_and_may_fail(&mut self) -> impl Future<Output = Result<Attempt>> {
         let at = Location::caller();
-        async move {
-            let told = self.send(at, "try_acquire", |backend, claim| async move { backend.try_acquire(&claim).await });
-            told.await.answer
-        }
+        async move { self.ask_once(at).await.answer }
     }
 
     async fn ask(&mut self, at: At) -> Told<Attempt> {
-        let told = self.call(at, "try_acquire", |backend, claim| async move { backend.try_acquire(&claim).await });
-        let told = told.await;
-        self.claim.place = match &told.answer {
-            Attempt::Granted(grant) => {
+        let told = self.ask_once(at).await;
+        self.answered(at, "try_acquire", told)
+    }
+
+    async fn ask_once(&mut self, at: At) -> Told<Result<Attempt>> {
+        let call = |backend: Shared, claim| async move { backend.try_acquire(&claim).await };
+        let told = self.send(at, "try_acquire", call).await;
+        match &told.answer {
+            Ok(Attempt::Granted(grant)) => {
                 self.yes = Some(Yes { sent: told.sent, answered: told.answered, ttl: grant.ttl });
                 self.claim.token = Some(grant.token);
-                grant.place.clone()
+                self.claim.place.clone_from(&grant.place);
             }
-            Attempt::Contended(contention) => contention.place.clone(),
-        };
+            Ok(Attempt::Contended(contention)) => self.claim.place.clone_from(&contention.place),
+            Err(_) => self.claim.unsure = true,
+        }
         told
     }
 
@@ -300,12 +303,16 @@ impl Contender {
         T: fmt::Debug,
         F: Future<Output = Result<T>>,
     {
-        let Told { answer, sent, answered } = self.send(at, what, call).await;
-        match answer {
-            Ok(answer) => Told { answer, sent, answered },
+        let told = self.send(at, what, call).await;
+        self.answered(at, what, told)
+    }
+
+    fn answered<T>(&self, at: At, what: &str, told: Told<Result<T>>) -> Told<T> {
+        match told.answer {
+            Ok(answer) => Told { answer, sent: told.sent, answered: told.answered },
             Err(error) => {
-                let came = format!("the error {:?}: {error}", error.kind());
-                self.fail(at, &format!("an answer to {what}"), &format_args!("{came}"))
+                let came = format_args!("error {:?}: {error}", error.kind());
+                self.fail(at, &format!("an answer to {what}"), &came)
             }
         }
     }
@@ -322,11 +329,8 @@ impl Contender {
         let took = answered.since(sent);
         let Ok(answer) = answer else {
             self.trial.story().tell(sent, &self.who, what, &format_args!("(silence)"), took);
-            fail(
-                at,
-                Evidence::Silence,
-                format!("{self} expected an answer to {what} and heard nothing for {took:.1?}"),
-            );
+            let message = format!("{self} expected an answer to {what}, and heard nothing for {took:.1?}");
+            fail(at, Evidence::Silence, message);
         };
         match &answer {
             Ok(answer) => self.trial.story().tell(sent, &self.who, what, answer, took),

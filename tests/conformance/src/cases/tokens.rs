@@ -63,7 +63,7 @@ async fn a_grant_is_above_the_highest_token_seen(t: &Trial) {
     let last = first.acquires().await.token;
     first.releases().await;
     let seen = FencingToken::new(last.as_u64() + 1000).expect("no service is so near to the largest token");
-    let second = t.contender().having_seen(seen);
+    let mut second = t.contender().having_seen(seen);
     match second.tries_and_may_fail().await {
         Ok(Attempt::Granted(grant)) => {
             ensure!(grant.token > seen, "{second} has seen token {seen} and was granted {}", grant.token);
