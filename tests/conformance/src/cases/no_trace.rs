@@ -1,10 +1,13 @@
 //! A contended answer to a claim that may not queue leaves nothing behind, and queues are served in order.
+use lock_core::Attempt;
+
 use crate::Trial;
 use crate::case::cases;
 use crate::failure::ensure;
 
 cases! { "7_no_trace":
     refused_tries_leave_nothing_behind,
+    tries_that_meet_leave_nothing_behind,
     a_refused_try_leaves_the_holder_as_it_was,
     a_refused_try_does_not_stand_before_a_waiter needs Fifo,
     a_try_does_not_overtake_a_waiter needs Fifo,
@@ -22,6 +25,26 @@ async fn refused_tries_leave_nothing_behind(t: &Trial) {
     let seen = t.holder().await;
     ensure!(seen.is_none(), "after refused tries and the holder's release the lock has a holder: {seen:?}");
     t.contender().acquires().await;
+}
+
+/// All may be refused when they meet, where the service decides by votes: then too the lock is free afterwards.
+async fn tries_that_meet_leave_nothing_behind(t: &Trial) {
+    let clients: Vec<_> = (0..4).map(|_| t.contender()).collect();
+    for _ in 0..5 {
+        let tries = clients.iter().map(|client| {
+            let mut contender = client.sibling();
+            tokio::spawn(async move {
+                if let Attempt::Granted(_) = contender.tries().await.answer {
+                    contender.releases().await;
+                }
+            })
+        });
+        let tries: Vec<_> = tries.collect();
+        t.all(tries).await;
+        let mut next = clients[0].sibling();
+        next.acquires().await;
+        next.releases().await;
+    }
 }
 
 async fn a_refused_try_leaves_the_holder_as_it_was(t: &Trial) {
