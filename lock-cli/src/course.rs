@@ -1,5 +1,6 @@
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::future::{pending, ready};
 use std::io;
 
 use lock_core::{LockGuard, LossReason};
@@ -76,6 +77,12 @@ impl Course {
                 () = tokio::time::sleep_until(give_up), if course.lost.is_some() => break,
             }
         }
+        // Whoever was stopped meanwhile hears of everything at once, and the loss is what counts.
+        tokio::select! {
+            biased;
+            reason = &mut loss, if course.lost.is_none() => course.lost = Some(reason),
+            () = ready(()) => {}
+        }
         if course.ended.is_none() && course.not_started.is_none() {
             course.left = !command.kill().await;
         }
@@ -113,7 +120,7 @@ impl Course {
 async fn give(terminal: &mut Terminal, to: Option<Pid>) {
     match to {
         Some(group) => terminal.give_to(group).await,
-        None => std::future::pending().await,
+        None => pending().await,
     }
 }
 

@@ -20,24 +20,34 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 pub(crate) async fn run(args: &RunArgs, schemes: &Schemes) -> Result<Status, Failure> {
     let mut signals = Signals::catch(&HANDED_ON).map_err(|error| Failure::system("can't catch signals", &error))?;
     let mut terminal = Terminal::open();
-    let locks = tokio::select! {
-        biased;
-        locks = service::connect(&args.service, schemes) => locks?,
-        signal = signals.next_ending() => return Ok(Status::of_signal(signal.as_raw())),
-    };
-    let done = run_with(args, &locks, &mut signals, &mut terminal).await;
-    let left = locks.close(CLOSE_WITHIN).await;
-    if !left.is_empty() {
-        let (name, ttl) = (&args.name, humantime::format_duration(args.ttl));
-        say(format_args!("lock {name:?} could not be given back; it ends by itself after at most {ttl}"));
-    }
+    let done = run_connected(args, schemes, &mut signals, &mut terminal).await;
     if done.as_ref().is_ok_and(|status| *status == Status::of_signal(Signal::INT.as_raw())) {
         terminal.end_by_interrupt();
     }
     done
 }
 
-async fn run_with(
+async fn run_connected(
+    args: &RunArgs,
+    schemes: &Schemes,
+    signals: &mut Signals,
+    terminal: &mut Terminal,
+) -> Result<Status, Failure> {
+    let locks = tokio::select! {
+        biased;
+        locks = service::connect(&args.service, schemes) => locks?,
+        signal = signals.next_ending() => return Ok(Status::of_signal(signal.as_raw())),
+    };
+    let done = run_locked(args, &locks, signals, terminal).await;
+    let left = locks.close(CLOSE_WITHIN).await;
+    if !left.is_empty() {
+        let (name, ttl) = (&args.name, humantime::format_duration(args.ttl));
+        say(format_args!("lock {name:?} could not be given back; it ends by itself after at most {ttl}"));
+    }
+    done
+}
+
+async fn run_locked(
     args: &RunArgs,
     locks: &LockClient,
     signals: &mut Signals,

@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::unix::pipe;
 use tokio::process::Child;
 
-use crate::support::{Output, PATIENCE, below, lives, lockctl, pid, send, until, within};
+use crate::support::{Locks, Output, PATIENCE, below, lives, lockctl, pid, send, until, within};
 
 /// A command that ignores SIGTERM and has a child that does so too.
 const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo $$ $!; wait";
@@ -226,8 +226,10 @@ async fn signals_are_for_the_command_and_not_for_the_guard_process() {
 
 #[tokio::test]
 async fn a_command_can_not_be_suspended_from_the_terminal() {
-    let script = "trap 'echo continued' CONT; echo ready; while :; do sleep 0.05; done";
-    let mut guard = Guard::of_script(script, HOUR, HOUR);
+    let locks = Locks::new();
+    // It starts nothing: a shell that is about to start something neither stops nor goes on before that.
+    let script = "mkfifo fifo; exec 3<>fifo; trap 'echo continued' CONT; echo ready; while :; do read -r _ <&3; done";
+    let mut guard = Guard::of_script(&format!("cd {}; {script}", locks.path("").display()), HOUR, HOUR);
     let group = guard.started().await;
     assert_eq!(guard.output.line().await, "ready");
     for _ in 0..3 {
