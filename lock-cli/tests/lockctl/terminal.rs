@@ -1,13 +1,12 @@
 //! `lockctl run` at a terminal, which `script` (util-linux) provides.
 
-use std::fs;
 use std::process::Stdio;
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
-use crate::support::{Locks, PATIENCE, until, within};
+use crate::support::{Locks, PATIENCE, within};
 
 /// A shell command at a terminal of its own.
 fn at_terminal(locks: &Locks, command: &str) -> Child {
@@ -45,29 +44,26 @@ async fn rest(mut terminal: Child) -> (Option<i32>, String) {
     (within(PATIENCE, terminal.wait()).await.unwrap().code(), shown)
 }
 
-async fn status(terminal: Child) -> Option<i32> {
-    rest(terminal).await.0
+/// Types a word when the terminal shows `ready`, and expects the answer and a good end.
+async fn assert_answers(mut terminal: Child) {
+    shows(&mut terminal, "ready").await;
+    types(&mut terminal, "word\n").await;
+    let (status, shown) = rest(terminal).await;
+    assert!(status == Some(0) && shown.contains("got word"), "{status:?}: {shown}");
 }
 
 #[tokio::test]
 async fn a_command_reads_from_the_terminal() {
     let locks = Locks::new();
-    let mut terminal =
-        at_terminal(&locks, r#"$LOCKCTL run a sh -c 'echo ready; read -r x </dev/tty; echo "got $x"; exit 3'"#);
-    shows(&mut terminal, "ready").await;
-    types(&mut terminal, "word\n").await;
-    shows(&mut terminal, "got word").await;
-    assert_eq!(status(terminal).await, Some(3));
+    let command = r#"$LOCKCTL run a sh -c 'echo ready; read -r x </dev/tty; echo "got $x"'"#;
+    assert_answers(at_terminal(&locks, command)).await;
 }
 
 #[tokio::test]
 async fn the_terminal_comes_back_after_the_command() {
     let locks = Locks::new();
-    let mut terminal = at_terminal(&locks, r#"$LOCKCTL run a true; echo ready; read -r x </dev/tty; echo "got $x""#);
-    shows(&mut terminal, "ready").await;
-    types(&mut terminal, "word\n").await;
-    shows(&mut terminal, "got word").await;
-    assert_eq!(status(terminal).await, Some(0));
+    let command = r#"$LOCKCTL run a true; echo ready; read -r x </dev/tty; echo "got $x""#;
+    assert_answers(at_terminal(&locks, command)).await;
 }
 
 /// A script of bash, which goes on after a command that exits, whatever its status, and ends with one that SIGINT has ended.
@@ -104,32 +100,20 @@ async fn control_z_has_no_effect() {
     shows(&mut terminal, "ready").await;
     types(&mut terminal, "\u{1a}").await;
     types(&mut terminal, "word\n").await;
-    assert_eq!(status(terminal).await, Some(3));
+    assert_eq!(rest(terminal).await.0, Some(3));
 }
 
 #[tokio::test]
 async fn in_a_pipeline_the_terminal_is_for_the_last() {
     let locks = Locks::new();
-    let wait = "until [ -e got ]; do sleep 0.05; done";
-    let pipeline =
-        r#"$LOCKCTL run a sh -c "$WAIT; echo ended" | { echo ready; read -r x </dev/tty; echo "got $x"; >got; cat; }"#;
-    let directory = locks.path("");
-    let mut terminal = at_terminal(&locks, &format!("cd {}; WAIT='{wait}'; {pipeline}", directory.display()));
-    shows(&mut terminal, "ready").await;
-    until(|| fs::read_dir(locks.path("locks")).is_ok_and(|entries| entries.count() > 0)).await;
-    types(&mut terminal, "word\n").await;
-    shows(&mut terminal, "got word").await;
-    shows(&mut terminal, "ended").await;
-    assert_eq!(status(terminal).await, Some(0));
+    let command = "$LOCKCTL run a sh -c 'echo ready; until [ -e got ]; do sleep 0.05; done'";
+    let pager = r#"{ read -r x; echo "$x"; read -r x </dev/tty; echo "got $x"; >got; cat; }"#;
+    assert_answers(at_terminal(&locks, &format!("cd {}; {command} | {pager}", locks.path("").display()))).await;
 }
 
 #[tokio::test]
 async fn a_command_in_the_background_gets_the_terminal_when_its_job_comes_to_the_foreground() {
     let locks = Locks::new();
-    let job = r#"set -m; $LOCKCTL run a sh -c 'echo ready; read -r x; echo "got $x"' & sleep 1; fg"#;
-    let mut terminal = at_terminal(&locks, &format!("exec bash -c '{}'", job.replace('\'', r"'\''")));
-    shows(&mut terminal, "ready").await;
-    types(&mut terminal, "word\n").await;
-    shows(&mut terminal, "got word").await;
-    assert_eq!(status(terminal).await, Some(0));
+    let job = r#"set -m; $LOCKCTL run a sh -c "echo ready; read -r x; echo got \$x" & sleep 1; fg"#;
+    assert_answers(at_terminal(&locks, &format!("exec bash -c '{job}'"))).await;
 }
