@@ -75,9 +75,9 @@ pub(crate) fn fail(at: &'static Location<'static>, evidence: Evidence, message: 
     resume_unwind(Box::new(Raised::Failure(Failure { at: Some(at), ..Failure::new(evidence, message) })))
 }
 
-/// Ends this run of the case, which is repeated with longer times: `premise` was not given.
-pub(crate) fn too_slow(premise: impl Into<String>) -> ! {
-    resume_unwind(Box::new(Raised::TooSlow(premise.into())))
+/// Ends this run of the case, which is repeated with longer times: `missed` says what came too late.
+pub(crate) fn too_slow(missed: impl fmt::Display) -> ! {
+    resume_unwind(Box::new(Raised::TooSlow(missed.to_string())))
 }
 
 impl From<Box<dyn Any + Send>> for Raised {

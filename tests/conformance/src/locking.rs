@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Lock, LockGuard, Release, Result};
 
-use crate::failure::{Evidence, fail};
+use crate::failure::{Evidence, fail, too_slow};
 
 /// The case's line that a failure is reported at.
 type At = &'static Location<'static>;
@@ -21,7 +21,7 @@ pub(crate) trait Locking {
     /// Tries, and is told that somebody else has the lock.
     fn is_refused(&self) -> impl Future<Output = ()> + Send;
 
-    /// Waits for so long, and is told that the time is over.
+    /// Waits for so long, and is told that the time is over. A service that gave no answer in that time proves nothing.
     fn times_out_after(&self, wait: Duration) -> impl Future<Output = ()> + Send;
 }
 
@@ -55,6 +55,7 @@ impl Locking for Lock {
         async move {
             match lock.acquire().await {
                 Err(error) if error.kind() == ErrorKind::Timeout => {}
+                Err(error) if error.kind() == ErrorKind::Unavailable => too_slow(error),
                 other => wrong(at, "a timeout from acquire", &other),
             }
         }
@@ -63,6 +64,9 @@ impl Locking for Lock {
 
 /// The verbs of a guard.
 pub(crate) trait Holding {
+    /// Extends the lease to `ttl`. A service that gave no answer in time proves nothing.
+    fn extends_to(&self, ttl: Duration) -> impl Future<Output = ()> + Send;
+
     /// Releases, and is told that this ended its grant.
     fn releases(&self) -> impl Future<Output = ()> + Send;
 
@@ -74,6 +78,18 @@ pub(crate) trait Holding {
 }
 
 impl Holding for LockGuard {
+    #[track_caller]
+    fn extends_to(&self, ttl: Duration) -> impl Future<Output = ()> + Send {
+        let at = Location::caller();
+        async move {
+            match self.extend(ttl).await {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::Unavailable => too_slow(error),
+                failed => wrong(at, "an extension", &failed),
+            }
+        }
+    }
+
     #[track_caller]
     fn releases(&self) -> impl Future<Output = ()> + Send {
         releases(self, Location::caller())

@@ -123,7 +123,7 @@ impl Suite {
             match attempt(&open, case, pace) {
                 Ok(()) => return Outcome::Passed,
                 Err(Raised::Failure(failure)) => return Outcome::Failed(failure),
-                Err(Raised::TooSlow(premise)) => (missed, pace) = (premise, pace.slower()),
+                Err(Raised::TooSlow(late)) => (missed, pace) = (late, pace.slower()),
             }
         }
         Outcome::Failed(Failure::new(Evidence::Silence, format!("this machine is too slow for the case: {missed}")))

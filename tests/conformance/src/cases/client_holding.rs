@@ -102,11 +102,11 @@ async fn a_holder_learns_that_its_lock_was_taken_away(t: &Trial) {
 }
 
 async fn a_release_is_no_loss(t: &Trial) {
-    let guard = t.lock().ttl(t.ttl()).acquires().await;
+    let guard = t.lock().ttl(t.steady_ttl()).acquires().await;
     let lease = guard.lease();
     guard.releases().await;
     ensure!(!guard.is_held() && guard.remaining().is_zero(), "{guard:?} is held after its release");
-    let told = timeout(t.ttl() * 2, lease.lost()).await;
+    let told = timeout(t.steady_ttl() * 2, lease.lost()).await;
     ensure!(told.is_err(), "a released lock was told to be lost: {told:?}");
     ensure!(lease.state() == LeaseState::Released, "a released lock is {:?}", lease.state());
 }
@@ -117,7 +117,7 @@ async fn extending_does_not_add_up(t: &Trial) {
     let (token, granted) = (guard.token(), guard.ttl());
     for _ in 0..10 {
         let before = guard.lease().deadline();
-        guard.extend(guard.ttl()).await.succeeds();
+        guard.extends_to(guard.ttl()).await;
         ensure!(guard.lease().deadline() >= before, "an extension moved the deadline back");
         let left = guard.remaining();
         ensure!(left < granted + granted / 2, "a lock of {granted:?} has {left:?} after an extension");
@@ -126,11 +126,12 @@ async fn extending_does_not_add_up(t: &Trial) {
 }
 
 async fn a_lock_can_be_extended_to_a_longer_ttl(t: &Trial) {
-    let guard = t.lock().ttl(t.ttl()).acquires().await;
-    guard.extend(t.long_ttl()).await.succeeds();
+    let ttl = t.steady_ttl();
+    let guard = t.lock().ttl(ttl).auto_extend(false).acquires().await;
+    guard.extends_to(t.long_ttl()).await;
     ensure!(guard.remaining() > t.long_ttl() / 2, "a lock extended to {:?} has {:?}", t.long_ttl(), guard.remaining());
-    guard.extend(t.ttl()).await.fails_as(ErrorKind::InvalidConfig);
-    sleep(t.ttl() * 2).await;
+    guard.extend(ttl).await.fails_as(ErrorKind::InvalidConfig);
+    sleep(ttl * 2).await;
     t.lock().is_refused().await;
 }
 

@@ -24,9 +24,9 @@ async fn a_free_lock_calls_at_once(t: &Trial) {
 }
 
 async fn a_release_calls_a_waiter(t: &Trial) {
-    for queueing in [false, true] {
-        let mut holder = t.contender();
-        let mut waiter = if queueing { t.contender().queueing() } else { t.contender() };
+    let (one, other) = (t.contender(), t.contender());
+    for mut waiter in [other.sibling(), other.sibling().queueing()] {
+        let mut holder = one.sibling();
         holder.acquires().await;
         waiter.is_refused().await;
         let waiting = tokio::spawn(async move {
@@ -41,9 +41,9 @@ async fn a_release_calls_a_waiter(t: &Trial) {
 
 /// Field case A16. The release falls before, into and after the moment at which the watch is armed.
 async fn no_release_is_missed(t: &Trial) {
+    let (one, other) = (t.contender(), t.contender());
     for round in 0..100 {
-        let mut holder = t.contender();
-        let mut waiter = holder.sibling();
+        let (mut holder, mut waiter) = (one.sibling(), other.sibling());
         holder.acquires().await;
         waiter.is_refused().await;
         let waiting = tokio::spawn(async move {
