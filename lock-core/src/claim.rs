@@ -1,5 +1,5 @@
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use crate::{Clock, FencingToken, LockName, OwnerId};
@@ -78,8 +78,11 @@ pub struct About {
 impl About {
     /// This process, now, without a label.
     pub fn this_process() -> Self {
-        let host = nix::unistd::gethostname().map(|host| host.to_string_lossy().into_owned()).unwrap_or_default();
-        Self { label: None, host, pid: std::process::id(), since: Clock::wall() }
+        static HOST: LazyLock<String> = LazyLock::new(|| {
+            // Without it there are still pid and label.
+            nix::unistd::gethostname().map(|host| host.to_string_lossy().into_owned()).unwrap_or_default()
+        });
+        Self { label: None, host: HOST.clone(), pid: std::process::id(), since: Clock::wall() }
     }
 }
 

@@ -48,7 +48,7 @@ impl Keeper {
                     record.end(End::Lost(LossReason::Closed));
                     break;
                 }
-                () = clock.sleep_until(holding.leaving.unwrap_or(never)) => break,
+                () = clock.sleep_until(holding.leaving.unwrap_or(never)), if holding.leaving.is_some() => break,
                 command = held.commands.recv(), if holding.leaving.is_none() => match command {
                     Some(Command::Extend { ttl, reply }) => {
                         let asked_before = std::mem::replace(&mut self.claim.ttl, ttl);
@@ -69,7 +69,7 @@ impl Keeper {
                         }
                     }
                 },
-                () = clock.sleep_until(holding.extend_at.unwrap_or(never)) => {
+                () = clock.sleep_until(holding.extend_at.unwrap_or(never)), if holding.extend_at.is_some() => {
                     // A failure is noted in the record and tried again; the deadline decides.
                     let _ = self.extend(&mut held).await;
                     holding.extend_at = self.next_extension(&held);
