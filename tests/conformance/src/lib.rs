@@ -22,6 +22,9 @@
 //! [`Suite::with_expected_skips`]. The binary takes the arguments of any test binary (`--list`, a filter, `--exact`, `--skip`,
 //! `--test-threads`), so `cargo nextest` runs it too.
 //!
+//! Names are random, so it may run against a service that is in use, and several runs may go on at once. What a case leaves
+//! behind ends of itself within minutes.
+//!
 //! | variable | what it does |
 //! | --- | --- |
 //! | `CI` | a missing service fails the run |

@@ -165,14 +165,13 @@ impl Suite {
         if wrong.is_empty() {
             return Outcome::Passed;
         }
-        let wrong = wrong.join("\n  ");
-        Outcome::Failed(Failure::new(
-            Evidence::Answer,
-            format!(
-                "the skips of {} are not the expected ones; correct the backend's capabilities, or pin what is right with Suite::with_expected_skips:\n  {wrong}",
-                self.name
-            ),
-        ))
+        let message = format!(
+            "the skips of {} are not the expected ones; correct the backend's capabilities, or pin what is right with \
+             Suite::with_expected_skips:\n  {}",
+            self.name,
+            wrong.join("\n  "),
+        );
+        Outcome::Failed(Failure::new(Evidence::Answer, message))
     }
 }
 

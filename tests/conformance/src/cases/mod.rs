@@ -42,3 +42,28 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
     ];
     groups.into_iter().flatten()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use lock_core::{Capabilities, Scope};
+
+    use super::*;
+
+    #[test]
+    fn no_two_cases_have_the_same_name() {
+        let mut names = HashSet::new();
+        assert!(all().all(|case| names.insert(case.name())));
+    }
+
+    #[test]
+    fn every_number_of_the_contract_has_three_cases_that_any_backend_runs() {
+        let least = Capabilities::new(Scope::Process, "nothing");
+        for number in 1..=10 {
+            let group = format!("{number}_");
+            let cases = all().filter(|case| case.name().starts_with(&group) && case.skipped_by(&least).is_none());
+            assert!(cases.count() >= 3, "{number}");
+        }
+    }
+}
