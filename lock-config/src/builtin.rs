@@ -14,7 +14,10 @@ pub(crate) const LEFT_OUT: &[&str] = &[
 pub(crate) fn schemes() -> Vec<Scheme> {
     vec![
         #[cfg(feature = "file")]
-        Scheme::new("file", file).with_about("a directory of this host: excludes its processes"),
+        Scheme::new("file", file)
+            .with_about("a directory of this host: excludes its processes")
+            // Its promises are known also to a user without a home, who has no default directory.
+            .with_example("file:/var/lib/lockctl"),
         Scheme::new("memory", memory).with_about("this process's memory: excludes its tasks, for tests"),
     ]
 }
