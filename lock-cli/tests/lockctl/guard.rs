@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::unix::pipe;
 use tokio::process::Child;
 
-use crate::support::{Locks, Output, PATIENCE, below, lives, lockctl, pid, send, until, within};
+use crate::support::{Output, PATIENCE, STAY, below, lives, lockctl, pid, send, until, within};
 
 /// A command that ignores SIGTERM and has a child that does so too.
 const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo $$ $!; wait";
@@ -209,13 +209,9 @@ async fn what_moved_into_a_group_of_its_own_is_ended_too_but_not_what_left_the_s
 
 #[tokio::test]
 async fn signals_are_for_the_command_and_not_for_the_guard_process() {
-    let mut guard = Guard::of_script(
-        "exec 2>/dev/null; trap 'echo usr1; exit 5' USR1; echo $$; while :; do sleep 0.1; done",
-        HOUR,
-        HOUR,
-    );
+    let mut guard = Guard::of_script(&format!("trap 'echo usr1; exit 5' USR1; {STAY}"), HOUR, HOUR);
     guard.started().await;
-    guard.output.pids().await;
+    assert_eq!(guard.output.line().await, "ready");
     for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2, Signal::TSTP] {
         send(signal, pid(&guard.process));
     }
@@ -226,10 +222,7 @@ async fn signals_are_for_the_command_and_not_for_the_guard_process() {
 
 #[tokio::test]
 async fn a_command_can_not_be_suspended_from_the_terminal() {
-    let locks = Locks::new();
-    // It starts nothing: a shell that is about to start something neither stops nor goes on before that.
-    let script = "mkfifo fifo; exec 3<>fifo; trap 'echo continued' CONT; echo ready; while :; do read -r _ <&3; done";
-    let mut guard = Guard::of_script(&format!("cd {}; {script}", locks.path("").display()), HOUR, HOUR);
+    let mut guard = Guard::of_script(&format!("trap 'echo continued' CONT; {STAY}"), HOUR, HOUR);
     let group = guard.started().await;
     assert_eq!(guard.output.line().await, "ready");
     for _ in 0..3 {

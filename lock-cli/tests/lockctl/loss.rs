@@ -64,6 +64,6 @@ async fn a_stopped_guard_process_does_not_keep_the_command_of_a_lost_lock_alive(
 #[tokio::test]
 async fn a_lease_is_extended_for_as_long_as_the_command_runs() {
     let locks = Locks::new();
-    let done = done(&mut locks.run("a", &["--ttl", "1s"], "sleep 3; exit 3")).await;
+    let done = done(&mut locks.run("a", &["--ttl", "3s"], "sleep 4; exit 3")).await;
     assert_eq!((done.status, done.stderr.as_str()), (Some(3), ""));
 }

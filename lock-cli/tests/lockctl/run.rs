@@ -5,7 +5,7 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use tokio::io::AsyncWriteExt;
 
-use crate::support::{Locks, Output, done, finished, lives, lockctl, pid, send};
+use crate::support::{Locks, Output, STAY, done, finished, lives, lockctl, pid, send};
 
 #[tokio::test]
 async fn the_first_command_of_the_readme_runs() {
@@ -97,9 +97,9 @@ async fn standard_input_reaches_the_command() {
 #[tokio::test]
 async fn signals_reach_the_command_and_its_status_is_the_answer() {
     let locks = Locks::new();
-    let script = "exec 2>/dev/null; trap 'echo hup' HUP; trap 'echo int' INT; trap 'echo quit' QUIT; trap 'echo usr1' USR1; trap 'echo usr2' USR2; \
-                  trap 'echo term; exit 9' TERM; echo ready; while :; do sleep 0.05; done";
-    let mut run = locks.run("a", &[], script).spawn().unwrap();
+    let traps = "trap 'echo hup' HUP; trap 'echo int' INT; trap 'echo quit' QUIT; trap 'echo usr1' USR1; trap 'echo usr2' USR2; \
+                 trap 'echo term; exit 9' TERM";
+    let mut run = locks.run("a", &[], &format!("{traps}; {STAY}")).spawn().unwrap();
     let mut output = Output::of(&mut run);
     assert_eq!(output.line().await, "ready");
     for (signal, line) in [

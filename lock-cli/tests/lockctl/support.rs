@@ -1,20 +1,28 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Once;
 use std::time::Duration;
 
 use lock_core::Clock;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
+use tokio::signal::unix::SignalKind;
 
 /// Longer than anything takes that is not broken, also on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The end of a script that says "ready", then runs its traps as signals come and does nothing else. It waits, because signals
+/// don't get lost in that: dash may lose one while it starts a program, or on its way into reading.
+pub(crate) const STAY: &str =
+    "(trap '' HUP INT QUIT TERM USR1 USR2; exec sleep 1000) & echo ready; while :; do wait $!; done";
+
 /// The program under test. It is killed when the test lets go of it, and its guard process ends the command then.
 pub(crate) fn lockctl() -> Command {
+    pass_on_no_ignored_signals();
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockctl"));
     command.env_remove("LOCK_URL").kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -93,6 +101,19 @@ pub(crate) async fn finished(child: Child) -> Done {
     Done { status: output.status.code(), stdout, stderr }
 }
 
+/// Lets no program of these tests inherit that a signal is ignored, as SIGINT is in the background of a script.
+pub(crate) fn pass_on_no_ignored_signals() {
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        for signal in [Signal::HUP, Signal::INT, Signal::QUIT] {
+            if has(getpid(), "SigIgn", signal) {
+                // What is caught becomes the default in the programs that are started.
+                let _ = tokio::signal::unix::signal(SignalKind::from_raw(signal.as_raw())).unwrap();
+            }
+        }
+    });
+}
+
 /// What a process writes, line by line.
 pub(crate) struct Output(Lines<BufReader<ChildStdout>>);
 
@@ -148,8 +169,13 @@ pub(crate) fn state(pid: Pid) -> Option<char> {
 
 /// Whether a process has a handler for a signal.
 pub(crate) fn catches(pid: Pid, signal: Signal) -> bool {
+    has(pid, "SigCgt", signal)
+}
+
+/// Whether a signal is in one of the sets of signals that the kernel shows of a process.
+fn has(pid: Pid, set: &str, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t"));
+    let mask = status.lines().find_map(|line| line.strip_prefix(set)?.strip_prefix(":\t"));
     mask.is_some_and(|mask| u64::from_str_radix(mask, 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1)
 }
 

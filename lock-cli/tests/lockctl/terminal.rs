@@ -6,10 +6,11 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
-use crate::support::{Locks, PATIENCE, within};
+use crate::support::{Locks, PATIENCE, pass_on_no_ignored_signals, within};
 
 /// A shell command at a terminal of its own.
 fn at_terminal(locks: &Locks, command: &str) -> Child {
+    pass_on_no_ignored_signals();
     let mut script = Command::new("script");
     script.args(["-q", "-e", "-c", command, "/dev/null"]).env("LOCK_URL", locks.url()).env("SHELL", "/bin/sh");
     script
@@ -67,7 +68,7 @@ async fn the_terminal_comes_back_after_the_command() {
 }
 
 /// A script of bash, which goes on after a command that exits, whatever its status, and ends with one that SIGINT has ended.
-const SCRIPT: &str = r#"exec bash -c "echo ready; $LOCKCTL run a sh -c 'echo runs; sleep 1000'; echo went on""#;
+const SCRIPT: &str = r#"exec bash -c "echo ready; $LOCKCTL run a sh -c 'sleep 1000 & echo runs; wait'; echo went on""#;
 
 #[tokio::test]
 async fn control_c_ends_the_command_and_the_script_around_lockctl() {
