@@ -14,6 +14,7 @@ mod preflight;
 mod protocol;
 mod record;
 mod root;
+mod standing;
 mod temporaries;
 
 pub use backend::FileBackend;

@@ -11,8 +11,9 @@ use crate::directory_name::{Named, directory_name};
 use crate::lock_directory::LockDirectory;
 use crate::origin::Origin;
 use crate::owners;
-use crate::protocol::{self, Ask, Standing};
+use crate::protocol::{self, Ask};
 use crate::root::Root;
+use crate::standing::Standing;
 use crate::temporaries::Temporaries;
 
 /// How many locks one answer of a listing has: each costs a few system calls.

@@ -25,6 +25,7 @@ use lock_core::{
 use crate::generation::Generation;
 use crate::origin::Origin;
 use crate::record::{Damage, Record};
+use crate::standing::{Seen, Standing};
 
 /// How often a call starts over. Each time somebody else has got on, so that this many times say that they are many.
 const ROUNDS: usize = 16;
@@ -68,48 +69,6 @@ pub(crate) struct Ask<'a> {
     pub(crate) origin: &'a Origin,
     /// Whether the claim has been released meanwhile.
     pub(crate) released: &'a dyn Fn() -> bool,
-}
-
-/// The highest record, and the moment before it was read.
-pub(crate) struct Seen<F> {
-    pub(crate) generation: Generation,
-    pub(crate) now: BootTime,
-    pub(crate) record: Result<Record, Damage>,
-    file: F,
-}
-
-/// What the highest record means for whoever wants the lock.
-pub(crate) enum Standing<'a> {
-    /// The way is free.
-    Free(&'a Record),
-    /// It is held, until then.
-    Held(&'a Record, BootTime),
-    /// It can't be said who holds it until when.
-    Unknown(String),
-}
-
-impl<F> Seen<F> {
-    pub(crate) fn standing(&self, here: &Origin) -> Standing<'_> {
-        let record = match &self.record {
-            Ok(record) => record,
-            Err(damage) => return Standing::Unknown(format!("record {} is damaged: {damage}", self.generation)),
-        };
-        let Some(grant) = record.grant.as_ref().filter(|grant| grant.held) else { return Standing::Free(record) };
-        let origin = &record.origin;
-        if origin.boot != here.boot {
-            // No process outlives the boot of its machine. Of another machine nothing is known.
-            return if origin.host == here.host {
-                Standing::Free(record)
-            } else {
-                let (there, host) = (&grant.about.host, &origin.host);
-                Standing::Unknown(format!("record {} is held on another machine, {there} ({host})", self.generation))
-            };
-        }
-        if origin.time_namespace != here.time_namespace {
-            return Standing::Unknown(format!("record {} is held in another time namespace", self.generation));
-        }
-        if self.now < grant.deadline { Standing::Held(record, grant.deadline) } else { Standing::Free(record) }
-    }
 }
 
 /// Looks at the highest record; `None` when there is none at all.
@@ -165,32 +124,29 @@ pub(crate) async fn acquire<D: Directory>(directory: &D, ask: &Ask<'_>) -> Resul
         }
         // From here on an error no longer means that nothing happened.
         let settled = settle(directory, &seen, next).await;
-        if let (Ok(Some(lower)), false) = (&settled, released()) {
-            for generation in lower {
-                directory.remove(*generation).await;
-            }
+        if matches!(settled, Ok(true)) && !released() {
             return Ok(Attempt::Granted(Grant::new(token, claim.ttl)));
         }
         directory.free(next, claim.owner).await.map_err(in_doubt)?;
         settled.map_err(in_doubt)?;
-        if released() {
-            return Err(already_released());
-        }
     }
     Ok(Attempt::Contended(Contention::new()))
 }
 
-/// Whether the record just linked is the highest and its predecessor the one that was read. If so it is brought to disk, and
-/// the answer is what lies below.
-async fn settle<D: Directory>(directory: &D, seen: &Seen<D::File>, own: Generation) -> Result<Option<Vec<Generation>>> {
+/// Whether the record just linked is the highest and its predecessor the one that was read: only then it is a grant. It is on
+/// disk then, and what lies below is gone.
+async fn settle<D: Directory>(directory: &D, seen: &Seen<D::File>, own: Generation) -> Result<bool> {
     let mut listed = directory.list().await?;
     if listed.pop() != Some(own) || !directory.leads_to(seen.generation, &seen.file).await? {
-        return Ok(None);
+        return Ok(false);
     }
     // The first record is removed only after the directory's own name has been on disk.
     let itself = listed.first() == Some(&Generation::FIRST);
     directory.persist(itself).await?;
-    Ok(Some(listed))
+    for lower in listed {
+        directory.remove(lower).await;
+    }
+    Ok(true)
 }
 
 /// Lets the grant live for another ttl.
@@ -270,3 +226,6 @@ fn in_doubt(error: Error) -> Error {
 fn restless() -> Error {
     Error::new(ErrorKind::Unavailable, format!("the lock changed hands {ROUNDS} times within one call; try again"))
 }
+
+#[cfg(test)]
+mod interleavings;
