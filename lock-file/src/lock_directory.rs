@@ -19,6 +19,9 @@ use crate::record::{Damage, FREE, HELD_AT, LONGEST, Record};
 use crate::root::{DIRECTORY, Root};
 use crate::temporaries::Temporaries;
 
+/// What a record usually fits in, so that it is read at once.
+const USUAL: usize = 1024;
+
 /// The directory of one lock on disk.
 #[derive(Debug)]
 pub(crate) struct LockDirectory<'a> {
@@ -71,7 +74,7 @@ impl<'a> LockDirectory<'a> {
         if !file.metadata().map_err(failed)?.is_file() {
             return Ok(Err(Damage("it is no regular file")));
         }
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(USUAL);
         file.take(LONGEST as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
         Ok(Record::parse(&bytes).and_then(|record| {
             if directory_name(&record.name) != self.name {
