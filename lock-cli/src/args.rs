@@ -45,7 +45,7 @@ pub(crate) enum Task {
 pub(crate) struct ServiceArgs {
     /// The lock service [default: $LOCK_URL, else file: on this host]
     ///
-    /// Other users of this machine can read a command line: a URL with a password belongs into LOCK_URL.
+    /// Other users of this machine can read a command line: a URL with a password belongs in LOCK_URL.
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
 }

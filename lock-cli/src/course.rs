@@ -26,7 +26,7 @@ pub(crate) struct Course {
 
 impl Course {
     /// Starts the command and follows it to its end.
-    pub(crate) async fn of(
+    pub(crate) async fn follow(
         command: &[OsString],
         guard: &LockGuard,
         signals: &mut Signals,

@@ -64,7 +64,7 @@ async fn run_locked(
         Acquired::Lock(guard) => guard,
         Acquired::Interrupted(signal) => return Ok(Status::of_signal(signal.as_raw())),
     };
-    let status = Course::of(&args.command, &guard, signals, terminal).await?.verdict(&args.command, &args.name)?;
+    let status = Course::follow(&args.command, &guard, signals, terminal).await?.verdict(&args.command, &args.name)?;
     match guard.release().await {
         // The lease was valid until now, and yet the service says so: the lock was taken away too late to be noticed.
         Ok(Release::NotHeld) => Err(lost(&args.name, "at its end the service said that the grant is gone")),
