@@ -40,12 +40,13 @@ impl FileBackend {
             let _until_done = (under_way, turn);
             calls(&locks)
         });
-        running.await.unwrap_or_else(|stopped| match stopped.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(stopped) => {
-                let message = "the runtime ended before the call did; what became of it is not known";
-                Err(Error::new(ErrorKind::Unavailable, message).with_source(stopped))
-            }
+        running.await.unwrap_or_else(|stopped| {
+            let (kind, why) = if stopped.is_panic() {
+                (ErrorKind::Unexpected, "the call panicked")
+            } else {
+                (ErrorKind::Unavailable, "the runtime ended before the call did")
+            };
+            Err(Error::new(kind, format!("{why}; what became of it is not known")).with_source(stopped))
         })
     }
 

@@ -13,8 +13,10 @@ pub struct FileConfig {
 
 impl FileConfig {
     /// Locks in `directory`, an absolute path. It is made, for this user alone, when the first lock is taken.
-    pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into(), shared: false, clock: Clock::system() }
+    pub fn new(directory: impl AsRef<Path>) -> Self {
+        // Without a slash at the end, which would follow a symbolic link.
+        let directory = directory.as_ref().components().collect();
+        Self { directory, shared: false, clock: Clock::system() }
     }
 
     /// Allows a directory that others may write, if it is sticky, as `/tmp` is: the users of the host who may write it then

@@ -11,6 +11,7 @@ pub(crate) fn failed(doing: &str, path: &Path, errno: impl Into<std::io::Error>)
         Errno::EPERM => (ErrorKind::Denied, "; choose a directory of this user on a file system that has hard links"),
         Errno::EROFS => (ErrorKind::Denied, "; choose a directory on a file system that can be written"),
         Errno::ELOOP | Errno::ENOTDIR => (ErrorKind::Denied, "; a symbolic link or file is in the way: remove it"),
+        Errno::ENAMETOOLONG => (ErrorKind::InvalidConfig, "; choose a shorter path"),
         Errno::ENOSPC | Errno::EDQUOT => (ErrorKind::Unavailable, "; make room there"),
         Errno::EMFILE | Errno::ENFILE => (ErrorKind::Unavailable, "; raise the limit of open files"),
         _ => (ErrorKind::Unavailable, ""),

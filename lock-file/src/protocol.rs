@@ -96,13 +96,15 @@ pub(crate) async fn acquire<D: Directory>(directory: &D, ask: &Ask<'_>) -> Resul
         };
         let predecessor = match seen.standing(origin) {
             Standing::Held(record, deadline) => {
-                let left = deadline.since(seen.now);
-                let token = seen.generation.token()?;
-                return Ok(if record.is_granted_to(claim.owner) {
-                    Attempt::Granted(Grant::new(token, left))
-                } else {
-                    Attempt::Contended(Contention::new().with_retry_after(left).with_token(token))
-                });
+                let (left, token) = (deadline.since(seen.now), seen.generation.token()?);
+                if !record.is_granted_to(claim.owner) {
+                    return Ok(Attempt::Contended(Contention::new().with_retry_after(left).with_token(token)));
+                }
+                if claim.unsure {
+                    // The call that took it may have failed before it had done this.
+                    directory.persist(true).await?;
+                }
+                return Ok(Attempt::Granted(Grant::new(token, left)));
             }
             Standing::Unknown(why) => return Err(unknown(&why)),
             Standing::Free(record) => record,

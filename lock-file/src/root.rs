@@ -4,12 +4,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use lock_core::{Clock, Error, ErrorKind, Result};
-use nix::dir::Dir;
+use nix::dir::{Dir, Type};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::{FileStat, Mode, fstat};
+use nix::fcntl::{OFlag, RenameFlags, open, openat, renameat, renameat2};
+use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
 use nix::sys::statfs::fstatfs;
-use nix::unistd::{fsync, geteuid};
+use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
 
 use crate::config::FileConfig;
 use crate::directory_name::Named;
@@ -106,11 +106,40 @@ impl<'a> Root<'a> {
         Mode::from_bits_truncate(if self.is_shared() { 0o644 } else { 0o600 })
     }
 
-    /// What is inside.
+    /// Makes the directory `name` inside, unless there is one: first as `temporary` in `place`, since its rights must be
+    /// complete before others find it, and the umask takes some away.
+    pub(crate) fn make_directory(&self, name: &str, place: impl AsFd, temporary: &str) -> Result<()> {
+        let mode = self.mode_inside();
+        let made = mkdirat(&place, temporary, mode)
+            .and_then(|()| openat(&place, temporary, DIRECTORY, Mode::empty()))
+            .and_then(|fd| fchmod(fd, mode))
+            .and_then(|()| match renameat2(&place, temporary, self, name, RenameFlags::RENAME_NOREPLACE) {
+                // Some file systems don't know the flag. Without it an empty directory is replaced: whoever was about to use
+                // that one fails and asks again.
+                Err(Errno::EINVAL) => renameat(&place, temporary, self, name),
+                renamed => renamed,
+            });
+        let Err(errno) = made else { return Ok(()) };
+        let _ = unlinkat(&place, temporary, UnlinkatFlags::RemoveDir);
+        match errno {
+            Errno::EEXIST | Errno::ENOTEMPTY => Ok(()),
+            errno => Err(failed("make", &self.path().join(name), errno)),
+        }
+    }
+
+    /// The directories inside.
     pub(crate) fn directories(&self) -> Result<Vec<Named>> {
         let failed = |errno| failed("list", self.path(), errno);
         let mut entries = Dir::openat(&self.fd, ".", DIRECTORY, Mode::empty()).map_err(failed)?;
-        entries.iter().map(|entry| Ok(Named::from_directory(entry.map_err(failed)?.file_name().to_bytes()))).collect()
+        let mut found = Vec::new();
+        for entry in entries.iter() {
+            let entry = entry.map_err(failed)?;
+            // Some file systems don't tell what it is.
+            if entry.file_type().is_none_or(|kind| kind == Type::Directory) {
+                found.push(Named::from_directory(entry.file_name().to_bytes()));
+            }
+        }
+        Ok(found)
     }
 
     /// Brings the names inside to disk.

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use lock_core::{Clock, Result};
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
-use nix::sys::stat::{Mode, fchmod, mkdirat};
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{UnlinkatFlags, fdatasync, linkat, unlinkat};
 
 use crate::failure::failed;
@@ -31,53 +31,42 @@ pub(crate) struct Temporaries<'a> {
     now: u64,
 }
 
-/// A file or directory without its name yet. It is removed if it never gets one.
+/// A file without its name yet. It is removed if it never gets one.
 struct Temporary<'a> {
     place: &'a Temporaries<'a>,
     name: String,
-    flags: UnlinkatFlags,
     is_named: bool,
 }
 
 impl<'a> Temporaries<'a> {
     pub(crate) fn open(root: &'a Root<'a>) -> Result<Self> {
         let path = root.path().join(NAME);
-        let fd = match openat(root, NAME, DIRECTORY, Mode::empty()) {
-            Err(Errno::ENOENT) => {
-                // It is the first thing made inside: as long as it is missing, nobody has relied on what is above.
-                root.persist_itself();
-                match mkdirat(root, NAME, root.mode_inside()) {
-                    Ok(()) | Err(Errno::EEXIST) => {}
-                    Err(errno) => return Err(failed("make", &path, errno)),
-                }
-                let fd = openat(root, NAME, DIRECTORY, Mode::empty());
-                if let (true, Ok(fd)) = (root.is_shared(), &fd) {
-                    // Beyond the umask; where another user made it, that user does.
-                    let _ = fchmod(fd, root.mode_inside());
-                }
-                fd
-            }
-            opened => opened,
-        };
-        let fd = fd.map_err(|errno| failed("open", &path, errno))?;
-        Ok(Self {
-            root,
-            fd,
-            path,
-            prefix: format!("{}.", Origin::here()?.boot),
-            now: Clock::system().now().since_boot().as_secs(),
-        })
+        let mut opened = openat(root, NAME, DIRECTORY, Mode::empty());
+        if matches!(opened, Err(Errno::ENOENT)) {
+            // It is the first thing made inside: as long as it is missing, nobody has relied on what is above.
+            root.persist_itself();
+            root.make_directory(NAME, root, &format!("{NAME}-{:016x}", fastrand::u64(..)))?;
+            opened = openat(root, NAME, DIRECTORY, Mode::empty());
+        }
+        let fd = opened.map_err(|errno| failed("open", &path, errno))?;
+        let prefix = format!("{}.", Origin::here()?.boot);
+        Ok(Self { root, fd, path, prefix, now: Clock::system().now().since_boot().as_secs() })
     }
 
-    fn reserve(&self, flags: UnlinkatFlags) -> Temporary<'_> {
-        let name = format!("{}{}.{:016x}", self.prefix, self.now, fastrand::u64(..));
-        Temporary { place: self, name, flags, is_named: false }
+    fn new_name(&self) -> String {
+        format!("{}{}.{:016x}", self.prefix, self.now, fastrand::u64(..))
+    }
+
+    /// Makes a file with this content and brings it to disk.
+    fn file(&self, content: &str) -> Result<Temporary<'_>> {
+        let file = Temporary { place: self, name: self.new_name(), is_named: false };
+        file.write(content)?;
+        Ok(file)
     }
 
     /// Links a file with this content, once it is on disk, as `name` in `directory`; false when there is one.
     pub(crate) fn link(&self, content: &str, directory: impl AsFd, name: &str) -> Result<bool> {
-        let file = self.reserve(UnlinkatFlags::NoRemoveDir);
-        file.write(content)?;
+        let file = self.file(content)?;
         match linkat(&self.fd, file.name.as_str(), directory, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::EEXIST) => Ok(false),
@@ -87,8 +76,7 @@ impl<'a> Temporaries<'a> {
 
     /// Puts a file with this content, once it is on disk, in the place of `name` in `directory`.
     pub(crate) fn replace(&self, content: &str, directory: impl AsFd, name: &str) -> Result<()> {
-        let mut file = self.reserve(UnlinkatFlags::NoRemoveDir);
-        file.write(content)?;
+        let mut file = self.file(content)?;
         renameat(&self.fd, file.name.as_str(), directory, name)
             .map_err(|errno| failed("rename", &self.path.join(&file.name), errno))?;
         file.is_named = true;
@@ -97,34 +85,12 @@ impl<'a> Temporaries<'a> {
 
     /// Makes the directory `name` in the root, unless there is one.
     pub(crate) fn directory(&self, name: &str) -> Result<()> {
-        let mode = self.root.mode_inside();
-        let mut directory = self.reserve(UnlinkatFlags::RemoveDir);
-        let path = self.path.join(&directory.name);
-        let made = mkdirat(&self.fd, directory.name.as_str(), mode);
-        made.map_err(|errno| failed("make", &path, errno))?;
-        // Its rights must be complete before others find it, and the umask took some away.
-        let opened = openat(&self.fd, directory.name.as_str(), DIRECTORY, Mode::empty());
-        opened.and_then(|fd| fchmod(fd, mode)).map_err(|errno| failed("make", &path, errno))?;
-        let renamed = match renameat2(&self.fd, directory.name.as_str(), self.root, name, RenameFlags::RENAME_NOREPLACE)
-        {
-            // Some file systems don't know the flag. Without it an empty directory is replaced: whoever was about to
-            // use that one fails and asks again.
-            Err(Errno::EINVAL) => renameat(&self.fd, directory.name.as_str(), self.root, name),
-            renamed => renamed,
-        };
-        match renamed {
-            Ok(()) => {
-                directory.is_named = true;
-                Ok(())
-            }
-            Err(Errno::EEXIST | Errno::ENOTEMPTY) => Ok(()),
-            Err(errno) => Err(failed("make", &self.root.path().join(name), errno)),
-        }
+        self.root.make_directory(name, &self.fd, &self.new_name())
     }
 
     /// Makes a file, links it, and leaves nothing.
     pub(crate) fn try_out(&self) -> Result<()> {
-        let linked = self.reserve(UnlinkatFlags::NoRemoveDir);
+        let linked = Temporary { place: self, name: self.new_name(), is_named: false };
         self.link("", &self.fd, &linked.name).map(drop)
     }
 
@@ -168,7 +134,7 @@ impl Temporary<'_> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.is_named {
-            let _ = unlinkat(&self.place.fd, self.name.as_str(), self.flags);
+            let _ = unlinkat(&self.place.fd, self.name.as_str(), UnlinkatFlags::NoRemoveDir);
         }
     }
 }

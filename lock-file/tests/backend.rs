@@ -180,8 +180,10 @@ async fn held_locks_are_listed_in_order_and_by_pages() {
     let released = claim("b");
     granted(backend.try_acquire(&released).await);
     backend.release(&released).await.unwrap();
-    fs::create_dir(lab.path("lost found")).unwrap();
-    fs::write(lab.path("READ ME"), "").unwrap();
+    fs::create_dir(lab.path("foreign directory")).unwrap();
+    fs::create_dir(lab.path("empty")).unwrap();
+    fs::write(lab.path("file"), "").unwrap();
+    symlink("a", lab.path("link")).unwrap();
 
     let (mut listed, mut after, mut pages) = (Vec::new(), None, 0);
     loop {
@@ -303,6 +305,7 @@ async fn a_directory_that_others_can_tamper_with_is_refused() {
     let link = lab.path("link");
     symlink(&directory, &link).unwrap();
     refused(FileConfig::new(&link), ErrorKind::Denied, "symbolic link").await;
+    refused(FileConfig::new(link.join("")), ErrorKind::Denied, "symbolic link").await;
     refused(FileConfig::new("relative"), ErrorKind::InvalidConfig, "relative").await;
     refused(FileConfig::new("/proc/sys"), ErrorKind::InvalidConfig, "proc").await;
     let missing = FileConfig::new(lab.path("missing")).with_shared(true);
