@@ -6,15 +6,17 @@
 use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Completion, Trial};
 use lock_core::{Attempt, Backend, BootTime, Claim, Clock, Extension, Grant, LockName, Watching};
 use lock_file::{FileBackend, FileConfig};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -51,6 +53,13 @@ fn main() {
             "whatever_a_process_was_killed_at_the_lock_can_be_had",
             whatever_a_process_was_killed_at_the_lock_can_be_had,
         ),
+        Trial::ignorable_test("two_users_of_a_shared_directory_exclude_each_other", || {
+            if !geteuid().is_root() && env::var_os("CI").is_none() {
+                return Ok(Completion::ignored_with("only root can become another user"));
+            }
+            two_users_of_a_shared_directory_exclude_each_other();
+            Ok(Completion::Completed)
+        }),
         trial("a_holder_that_was_stopped_too_long_has_lost", a_holder_that_was_stopped_too_long_has_lost),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
@@ -61,7 +70,10 @@ fn runtime() -> Runtime {
 }
 
 fn backend(directory: &Path) -> FileBackend {
-    FileBackend::new(FileConfig::new(directory.join("locks")))
+    let locks = directory.join("locks");
+    // A test that wants others to use it too has made it.
+    let shared = fs::metadata(&locks).is_ok_and(|found| found.permissions().mode() & 0o022 != 0);
+    FileBackend::new(FileConfig::new(locks).with_shared(shared))
 }
 
 fn for_ttl(claim: &Claim, ttl: Duration) -> Claim {
@@ -92,7 +104,10 @@ struct Player {
 
 impl Player {
     fn new(role: &str, directory: &Path) -> Self {
-        let mut command = Command::new(env::current_exe().unwrap());
+        Self::running(Command::new(env::current_exe().unwrap()), role, directory)
+    }
+
+    fn running(mut command: Command, role: &str, directory: &Path) -> Self {
         command.env(ROLE, role).env(DIRECTORY, directory).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let says = BufReader::new(child.stdout.take().unwrap());
@@ -233,4 +248,34 @@ fn a_holder_that_was_stopped_too_long_has_lost() {
     assert_eq!(player.line(), "NotHeld");
     let extension = runtime().block_on(backend.extend(&for_ttl(&claim, TTL * 4)));
     assert_eq!(extension.unwrap(), Extension::extended(TTL * 4));
+}
+
+fn two_users_of_a_shared_directory_exclude_each_other() {
+    const NOBODY: u32 = 65534;
+    let directory = tempfile::tempdir().unwrap();
+    let locks = directory.path().join("locks");
+    fs::create_dir(&locks).unwrap();
+    for (path, mode) in [(directory.path(), 0o755), (&locks, 0o1777)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    // That user may not look into the directory that this program was built in.
+    let program = directory.path().join("program");
+    fs::copy(env::current_exe().unwrap(), &program).unwrap();
+    let (backend, runtime) = (backend(directory.path()), runtime());
+    let mut last = 0;
+    for _ in 0..5 {
+        let (claim, grant) = runtime.block_on(acquired(&backend, TTL));
+        let mut command = Command::new(&program);
+        command.uid(NOBODY).gid(NOBODY);
+        let mut player = Player::running(command, "hold", directory.path());
+        assert_eq!(runtime.block_on(backend.extend(&for_ttl(&claim, TTL * 2))).unwrap(), Extension::extended(TTL * 2));
+        runtime.block_on(backend.release(&claim)).unwrap();
+        let token = player.line().parse().unwrap();
+        assert!(last < grant.token.as_u64() && grant.token.as_u64() < token);
+        last = token;
+        player.child.kill().unwrap();
+    }
+    // Neither can remove the other's records, and each removes its own.
+    let records = fs::read_dir(locks.join("a%2Fb")).unwrap().count();
+    assert!(records <= 3, "{records}");
 }
