@@ -141,3 +141,32 @@ impl Backend for FileBackend {
         self.locks.changes.close();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn close_waits_for_calls_whose_futures_were_dropped() {
+        let backend = FileBackend::new(FileConfig::new("/none"));
+        let (go_on, stopped) = mpsc::channel::<()>();
+        {
+            let call = std::pin::pin!(backend.run(None, move |_| Ok(stopped.recv())));
+            tokio::select! { biased; _ = call => panic!("it is stopped"), () = std::future::ready(()) => {} }
+        }
+        let mut close = std::pin::pin!(backend.close());
+        tokio::select! { biased; () = &mut close => panic!("a call is under way"), () = std::future::ready(()) => {} }
+        go_on.send(()).unwrap();
+        close.await;
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_a_call_is_an_error_of_that_call() {
+        let backend = FileBackend::new(FileConfig::new("/none"));
+        let error = backend.run(None, |_| -> Result<()> { panic!("as asked for") }).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unexpected);
+        backend.close().await;
+    }
+}

@@ -146,25 +146,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Write;
 
     use super::*;
 
     #[tokio::test]
     async fn every_kind_of_change_is_told() {
-        let directory = tempfile::tempdir().unwrap();
-        let (watched, other) = (directory.path().join("watched"), directory.path().join("other"));
+        let temporary = tempfile::tempdir().unwrap();
+        let [watched, one, other] = ["watched", "one", "other"].map(|name| temporary.path().join(name));
         fs::create_dir(&watched).unwrap();
+        fs::write(&one, "x").unwrap();
         fs::write(&other, "x").unwrap();
         let changes = Changes::default();
-        let mut armed = changes.arm(&watched).unwrap();
-        fs::hard_link(&other, watched.join("1")).unwrap();
-        armed.changed().await;
-        fs::write(watched.join("1"), "y").unwrap();
-        armed.changed().await;
-        fs::rename(&other, watched.join("2")).unwrap();
-        armed.changed().await;
-        fs::remove_dir_all(&watched).unwrap();
-        armed.changed().await;
+        let kinds: [&dyn Fn() -> io::Result<()>; 5] = [
+            &|| fs::hard_link(&one, watched.join("1")),
+            &|| fs::OpenOptions::new().write(true).open(watched.join("1"))?.write_all(b"y"),
+            &|| fs::rename(&other, watched.join("1")),
+            &|| fs::remove_file(watched.join("1")),
+            &|| fs::remove_dir(&watched),
+        ];
+        for change in kinds {
+            let mut armed = changes.arm(&watched).unwrap();
+            change().unwrap();
+            armed.changed().await;
+        }
     }
 
     #[tokio::test]

@@ -156,3 +156,92 @@ impl Directory for LockDirectory<'_> {
         let _ = unlinkat(&*self.entries.borrow(), generation.file_name().as_str(), UnlinkatFlags::NoRemoveDir);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lock_core::Claim;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::config::FileConfig;
+    use crate::origin::Origin;
+
+    struct Lab {
+        _temporary: TempDir,
+        config: FileConfig,
+        claim: Claim,
+    }
+
+    impl Lab {
+        fn new() -> Self {
+            let temporary = tempfile::tempdir().unwrap();
+            let config = FileConfig::new(temporary.path());
+            let claim = Claim::new(LockName::new("a").unwrap(), Duration::from_secs(30));
+            Self { _temporary: temporary, config, claim }
+        }
+
+        fn root(&self) -> Root<'_> {
+            Root::open_or_create(&self.config).unwrap()
+        }
+
+        fn record(&self, generation: u64) -> Record {
+            let now = self.config.clock().now();
+            Record::granted(Generation(generation), &self.claim, now, Origin::here().unwrap())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_is_linked_once_and_a_record_reads_back() {
+        let lab = Lab::new();
+        let root = lab.root();
+        let directory = LockDirectory::open_or_create(&root, &lab.claim.name).unwrap();
+        let record = lab.record(7);
+        assert!(directory.link(&record).await.unwrap());
+        assert!(!directory.link(&lab.record(7)).await.unwrap());
+        assert!(directory.link(&lab.record(3)).await.unwrap());
+        assert_eq!(directory.list().await.unwrap(), [Generation(3), Generation(7)]);
+        assert_eq!(directory.open(Generation(7)).await.unwrap().unwrap().1, Ok(record));
+        assert!(directory.open(Generation(8)).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_name_leads_to_its_file_until_that_is_replaced_or_removed() {
+        let lab = Lab::new();
+        let root = lab.root();
+        let directory = LockDirectory::open_or_create(&root, &lab.claim.name).unwrap();
+        let (record, generation) = (lab.record(1), Generation(1));
+        directory.link(&record).await.unwrap();
+        let (file, _) = directory.open(generation).await.unwrap().unwrap();
+        assert!(directory.leads_to(generation, &file).await.unwrap());
+        // However many files come and go, none is taken for one that is still open.
+        for _ in 0..20 {
+            directory.replace(&record).await.unwrap();
+            assert!(!directory.leads_to(generation, &file).await.unwrap());
+        }
+        directory.remove(generation).await;
+        assert!(!directory.leads_to(generation, &file).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn only_its_owner_frees_a_record_and_only_once() {
+        let lab = Lab::new();
+        let root = lab.root();
+        let directory = LockDirectory::open_or_create(&root, &lab.claim.name).unwrap();
+        directory.link(&lab.record(1)).await.unwrap();
+        assert!(!directory.free(Generation(1), OwnerId::random()).await.unwrap());
+        assert!(directory.free(Generation(1), lab.claim.owner).await.unwrap());
+        assert!(!directory.free(Generation(1), lab.claim.owner).await.unwrap());
+        assert!(!directory.free(Generation(2), lab.claim.owner).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_done_in_a_directory_that_was_removed() {
+        let lab = Lab::new();
+        let root = lab.root();
+        let directory = LockDirectory::open_or_create(&root, &lab.claim.name).unwrap();
+        std::fs::remove_dir(lab.config.directory().join("a")).unwrap();
+        assert!(directory.link(&lab.record(1)).await.is_err());
+    }
+}

@@ -93,7 +93,7 @@ impl Record {
             text.line("ttl-ns", &nanoseconds(grant.ttl).to_string());
             text.line("deadline-ns", &nanoseconds(grant.deadline.since_boot()).to_string());
             text.line("pid", &grant.about.pid.to_string());
-            text.line("since-unix-ms", &u64::try_from(since.as_millis()).unwrap_or(u64::MAX).to_string());
+            text.line("since-unix-ns", &nanoseconds(since).to_string());
             text.line("host-name", &escaped(cut(&grant.about.host)));
             if let Some(label) = &grant.about.label {
                 text.line("label", &escaped(cut(label)));
@@ -203,7 +203,7 @@ impl<'a> Lines<'a> {
     fn about(&mut self) -> Option<About> {
         let mut about = About::this_process();
         about.pid = self.parsed("pid")?;
-        about.since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(self.parsed("since-unix-ms")?))?;
+        about.since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(self.parsed("since-unix-ns")?))?;
         about.host = self.text("host-name")?;
         about.label = if self.0.is_empty() { None } else { Some(self.text("label")?) };
         Some(about)

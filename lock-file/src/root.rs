@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, RenameFlags, open, openat, renameat, renameat2};
 use nix::sys::stat::{FileStat, Mode, fchmod, fstat, mkdirat};
 use nix::sys::statfs::fstatfs;
-use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
+use nix::unistd::{Uid, UnlinkatFlags, fsync, geteuid, unlinkat};
 
 use crate::config::FileConfig;
 use crate::directory_name::Named;
@@ -70,7 +70,8 @@ impl<'a> Root<'a> {
             Err(errno) => return Err(failed("open", path, errno)),
         };
         let found = fstat(&fd).map_err(|errno| failed("examine", path, errno))?;
-        trust(&found, path, config.is_shared())?;
+        trust(&found, geteuid(), config.is_shared())
+            .map_err(|why| Error::new(ErrorKind::Denied, format!("{} {why}", path.display())))?;
         let kind = fstatfs(&fd).map_err(|errno| failed("examine", path, errno))?.filesystem_type();
         let file_system = FileSystem::from(kind);
         if let FileSystem::Unfit(name) = file_system {
@@ -164,30 +165,58 @@ impl AsFd for Root<'_> {
     }
 }
 
-/// Refuses a directory that others can tamper with.
-fn trust(found: &FileStat, path: &Path, shared: bool) -> Result<()> {
-    let denied = |why: String| Err(Error::new(ErrorKind::Denied, format!("{} {why}", path.display())));
-    let (owner, user) = (found.st_uid, geteuid());
+/// Refuses a directory that others can tamper with, and says why.
+fn trust(found: &FileStat, user: Uid, shared: bool) -> Result<(), String> {
+    let (owner, mode) = (found.st_uid, found.st_mode & 0o7777);
     if owner != user.as_raw() && owner != 0 {
-        return denied(format!(
-            "belongs to uid {owner}, who could break its locks; it must belong to uid {user} or to root"
-        ));
+        return Err(format!("belongs to uid {owner}, who could break its locks; give it to uid {user} or to root"));
     }
-    if found.st_mode & WRITABLE_BY_OTHERS == 0 {
+    if mode & WRITABLE_BY_OTHERS == 0 {
         return Ok(());
     }
-    let mode = found.st_mode & 0o7777;
     if !shared {
-        return denied(format!(
-            "may be written by others (mode {mode:o}); take that right away with chmod go-w, or make it sticky and \
-             allow it with the option shared=true"
+        return Err(format!(
+            "may be written by others (mode {mode:o}); take that right away with chmod go-w, or make it sticky and allow \
+             it with the option shared=true"
         ));
     }
     if mode & STICKY == 0 {
-        return denied(format!(
+        return Err(format!(
             "may be written by others and is not sticky (mode {mode:o}), so that each could remove another's locks; \
              chmod +t it"
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_directory_that_others_cannot_tamper_with_is_trusted() {
+        let (root, user, other) = (0, Uid::from_raw(1000), 1001);
+        let found = |owner, mode| {
+            let mut found = fstat(std::fs::File::open("/").unwrap()).unwrap();
+            (found.st_uid, found.st_mode) = (owner, mode);
+            found
+        };
+        for (owner, mode, shared, trusted) in [
+            (1000, 0o700, false, true),
+            (1000, 0o755, false, true),
+            (root, 0o755, false, true),
+            (other, 0o700, false, false),
+            (other, 0o1777, true, false),
+            (1000, 0o770, false, false),
+            (1000, 0o1777, false, false),
+            (1000, 0o777, true, false),
+            (1000, 0o770, true, false),
+            (root, 0o1777, true, true),
+            (1000, 0o1770, true, true),
+            (1000, 0o700, true, true),
+        ] {
+            let verdict = trust(&found(owner, mode), user, shared);
+            assert_eq!(verdict.is_ok(), trusted, "uid {owner}, mode {mode:o}, shared {shared}: {verdict:?}");
+        }
+    }
 }
