@@ -80,17 +80,19 @@ async fn without_a_url_one_line_says_how_far_the_locks_reach() {
 
 #[tokio::test]
 async fn standard_input_reaches_the_command() {
-    let mut cat = Locks::new().run("a", &[], "exec cat").stdin(Stdio::piped()).spawn().unwrap();
+    let locks = Locks::new();
+    let mut cat = locks.run("a", &[], "exec cat").stdin(Stdio::piped()).spawn().unwrap();
     let mut input = cat.stdin.take().unwrap();
     let text = "0123456789abcdef\n".repeat(100_000);
     let (written, done) = tokio::join!(
         async {
-            input.write_all(text.as_bytes()).await.unwrap();
+            let written = input.write_all(text.as_bytes()).await;
             drop(input);
+            written
         },
         finished(cat)
     );
-    let () = written;
+    assert_eq!((done.status, done.stderr.as_str()), (Some(0), ""), "{written:?}");
     assert!(done.stdout == text, "{} of {} bytes", done.stdout.len(), text.len());
 }
 
