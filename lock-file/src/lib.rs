@@ -40,8 +40,8 @@
 //! # What it does with files
 //!
 //! A lock is a directory in the configured one, named after the lock: `orders%2F4711`. Letters, digits and `-_.+=,:@` stand
-//! for themselves, all else is `%XX`; a name that gets longer than 140 bytes so is `%sha256-` and its hash. In it is one file per
-//! generation, `0000000000000007`: the record of a grant, whose number is the fencing token. The highest counts.
+//! for themselves and all else is `%XX`; what would get longer than 140 bytes is `%sha256-` and a hash. In it is one file per
+//! generation, as `0000000000000007`: the record of a grant, whose number is the fencing token. The highest counts.
 //!
 //! | call | on disk |
 //! | --- | --- |

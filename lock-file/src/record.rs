@@ -233,6 +233,8 @@ fn nanoseconds(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn record(name: &str, label: Option<&str>) -> Record {
@@ -295,9 +297,31 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_no_records() {
-        for bytes in [&b""[..], b"\0", b"check ", b"lock-file 1\n", b"\xff\xfe", b"check \ncheck \n"] {
-            assert!(Record::parse(bytes).is_err());
+    fn a_checksum_makes_no_record_of_other_text() {
+        let text = record("a", None).to_text();
+        let body = text.rsplit_once("check ").unwrap().0;
+        let [longer, shorter] = [format!("{body}more 1\n"), body[..body.len() - 1].to_owned()];
+        for body in
+            ["", "\n", HEAD, &longer, &shorter, &body.replace("next 8", "next 7"), &body.replace("held 1", "held 2")]
+        {
+            let signed = format!("{body}check {}\n", checksum(body));
+            assert!(Record::parse(signed.as_bytes()).is_err(), "{body:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn other_files_are_no_records(bytes: Vec<u8>) {
+            prop_assert!(Record::parse(&bytes).is_err());
+        }
+
+        #[test]
+        fn whatever_a_holder_says_of_itself_is_read_back(name in "\\PC{1,40}", label: Option<String>, host: String) {
+            let mut record = record(&name, label.as_deref());
+            let about = &mut record.grant.as_mut().unwrap().about;
+            about.host = cut(&host).to_owned();
+            about.label = label.map(|label| cut(&label).to_owned());
+            prop_assert_eq!(Record::parse(record.to_text().as_bytes()), Ok(record));
         }
     }
 }

@@ -289,8 +289,8 @@ fn in_no_order_is_the_lock_broken() {
 
 #[test]
 fn without_any_of_the_steps_the_lock_is_broken() {
-    for mutant in Mutant::ALL {
-        let mut found = scenarios().into_iter().map(|(what, scenario)| (what, explore(scenario, Some(mutant))));
-        assert!(found.any(|(_, explored)| explored.is_err()), "{mutant:?} breaks nothing");
+    for (mutant, where_it_matters) in Mutant::ALL {
+        let (_, scenario) = scenarios().into_iter().find(|(what, _)| *what == where_it_matters).unwrap();
+        assert!(explore(scenario, Some(mutant)).is_err(), "{mutant:?} breaks nothing");
     }
 }

@@ -29,16 +29,17 @@ pub(super) enum Mutant {
 }
 
 impl Mutant {
-    pub(super) const ALL: [Self; 9] = [
-        Self::ReadsTheRecordBeforeTheClock,
-        Self::ListsOnlyOnce,
-        Self::LooksNotAgainAtThePredecessor,
-        Self::LinksOverAName,
-        Self::RemovesTheHighestFirst,
-        Self::RemovesItsRecordToReleaseIt,
-        Self::ExtendsWhateverTheClockSays,
-        Self::TakesAHigherNumberAtOnce,
-        Self::IgnoresItsRelease,
+    /// All of them, with a scenario that each breaks.
+    pub(super) const ALL: [(Self, &str); 9] = [
+        (Self::ReadsTheRecordBeforeTheClock, "a holder extends while another asks"),
+        (Self::ListsOnlyOnce, "one is slow while another goes on"),
+        (Self::LooksNotAgainAtThePredecessor, "one is slow while another goes on"),
+        (Self::LinksOverAName, "a new lock is asked for by two"),
+        (Self::RemovesTheHighestFirst, "some were stopped half-way"),
+        (Self::RemovesItsRecordToReleaseIt, "a new lock is asked for by two"),
+        (Self::ExtendsWhateverTheClockSays, "a holder extends while another asks"),
+        (Self::TakesAHigherNumberAtOnce, "higher tokens were seen"),
+        (Self::IgnoresItsRelease, "it is released while it is asked for"),
     ];
 }
 
