@@ -26,6 +26,9 @@ const PRIVATE: u32 = 0o700;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
+/// All rights, the sticky bit, and the bit that hands the directory's group on to what is made inside.
+const SHARED: u32 = 0o3777;
+
 /// The directory that holds the locks, opened and found fit for them.
 ///
 /// It is opened anew for each call: a directory that was renamed or replaced meanwhile is not the one where others look.
@@ -99,7 +102,7 @@ impl<'a> Root<'a> {
 
     /// The rights of what is made inside: those of the directory itself, so that whoever may write it may write there.
     pub(crate) fn mode_inside(&self) -> Mode {
-        Mode::from_bits_truncate(if self.is_shared() { self.mode & 0o1777 } else { PRIVATE })
+        Mode::from_bits_truncate(if self.is_shared() { self.mode & SHARED } else { PRIVATE })
     }
 
     /// The rights of a record: in a shared directory others must read it, and nobody else ever writes it.

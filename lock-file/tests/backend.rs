@@ -300,8 +300,11 @@ async fn a_directory_that_others_can_tamper_with_is_refused() {
     chmod(0o1777);
     refused(FileConfig::new(&directory), ErrorKind::Denied, "shared=true").await;
     granted(FileBackend::new(FileConfig::new(&directory).with_shared(true)).try_acquire(&claim("a")).await);
+    chmod(0o3770);
+    granted(FileBackend::new(FileConfig::new(&directory).with_shared(true)).try_acquire(&claim("b")).await);
+    assert_eq!(fs::metadata(directory.join("b")).unwrap().permissions().mode() & 0o7777, 0o3770);
     chmod(0o755);
-    granted(FileBackend::new(FileConfig::new(&directory)).try_acquire(&claim("b")).await);
+    granted(FileBackend::new(FileConfig::new(&directory)).try_acquire(&claim("c")).await);
 
     let link = lab.path("link");
     symlink(&directory, &link).unwrap();
