@@ -133,7 +133,7 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
     }
 }
 
-/// The answer to [`Backend::try_acquire`].
+/// The answer to [`Backend::try_acquire`]. There will be no third one: it would be another contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// The claim has the lock.
@@ -174,7 +174,7 @@ impl Grant {
 pub struct Contention {
     /// When asking again may give another answer even if nothing is heard before: what is left of the present grant.
     pub retry_after: Option<Duration>,
-    /// The highest token of the name that the service knows.
+    /// The highest token of any grant of the name that the service knows.
     pub token: Option<FencingToken>,
     /// Where the claim now stands in the queue.
     pub place: Option<Place>,
@@ -193,7 +193,7 @@ impl Contention {
         self
     }
 
-    /// Adds the highest token of the name.
+    /// Adds the highest token of any grant of the name.
     #[must_use]
     pub const fn with_token(mut self, token: FencingToken) -> Self {
         self.token = Some(token);

@@ -1,7 +1,7 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -11,10 +11,13 @@ use crate::home::Home;
 use crate::keeper::in_time;
 use crate::line::Line;
 use crate::seen::SeenTokens;
-use crate::{Backend, Capabilities, Clock, Error, ErrorKind, Finding, Holder, Lock, LockName, Result};
+use crate::{Backend, BootTime, Capabilities, Clock, Error, ErrorKind, Finding, Holder, Lock, LockName, Result};
 
 /// How long one call may take. Longer than an election of etcd or ZooKeeper, and two of them fit into the default ttl.
 const OP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Whatever a backend takes: below it the allowances for clocks eat up the lease.
+const TTL_MIN: Duration = Duration::from_millis(10);
 
 /// Locks of one service. Cloning it is cheap, and the clones are the same client.
 ///
@@ -45,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) closing: watch::Sender<bool>,
     /// What is locked, or about to be, by the numbers of the tickets.
     pub(crate) kept: watch::Sender<BTreeMap<u64, LockName>>,
+    /// What could not be given back, and when it has ended by itself.
+    left: Mutex<BTreeMap<LockName, BootTime>>,
 }
 
 /// An entry in [`Shared::kept`], taken out by dropping it.
@@ -81,19 +86,23 @@ impl LockClient {
     ///
     /// # Errors
     ///
-    /// Unsupported when the backend can't list; Unavailable when the service gives no answer; Denied when it refuses; Closed.
+    /// Unsupported when the backend can't list; Unavailable when the service gives no answer; Denied when it refuses; Closed;
+    /// Unexpected.
     ///
     /// # Cancel safety
     ///
     /// Dropping it has no effect.
     pub async fn list(&self, prefix: &str) -> Result<Vec<Holder>> {
-        let (prefix, mut found, mut after) = (prefix.to_owned(), Vec::new(), None);
+        let (mut found, mut after) = (Vec::new(), None);
         loop {
-            let from = after.take();
-            let prefix = prefix.clone();
+            let (prefix, from) = (prefix.to_owned(), after.clone());
             let page = self.ask(async move |backend| backend.list(&prefix, from.as_ref()).await).await?;
             found.extend(page.items);
             match page.next {
+                Some(next) if after.as_ref().is_some_and(|after| next <= *after) => {
+                    let message = format!("the listing of locks does not go on after {next:?}");
+                    return Err(Error::new(ErrorKind::Unexpected, message));
+                }
                 Some(next) => after = Some(next),
                 None => return Ok(found),
             }
@@ -113,23 +122,55 @@ impl LockClient {
         self.ask(async |backend| Ok(backend.preflight().await)).await
     }
 
-    /// Ends the client: new work is refused, waiting ends, held locks are lost and given back. Answers which names could not
-    /// be given back within `deadline`; they end by their ttl.
+    /// Ends the client: new work is refused, waiting ends, held locks are lost and given back, also those that a
+    /// [`min_hold`](Lock::min_hold) would keep. Answers which names could not be given back within `deadline`; they end by
+    /// their ttl.
+    ///
+    /// It may be called again, and then waits for the rest. In a fork it does nothing.
     ///
     /// # Cancel safety
     ///
     /// The client closes also when the future is dropped after its first poll.
     pub async fn close(&self, deadline: Duration) -> Vec<LockName> {
-        let shared = self.shared();
-        shared.closing.send_replace(true);
+        if let Some(ended) = self.begin_close(deadline) {
+            // Without an answer the runtime at home has ended, and everything with it.
+            let _ = ended.await;
+        }
+        self.left()
+    }
+
+    /// [`close`](Self::close) for threads without a runtime.
+    ///
+    /// # Errors
+    ///
+    /// Unsupported inside a runtime, where blocking would stop other tasks. Nothing has been closed then.
+    pub fn close_blocking(&self, deadline: Duration) -> Result<Vec<LockName>> {
+        self.check_may_block()?;
+        if let Some(ended) = self.begin_close(deadline) {
+            let _ = ended.blocking_recv();
+        }
+        Ok(self.left())
+    }
+
+    fn begin_close(&self, deadline: Duration) -> Option<oneshot::Receiver<()>> {
+        if !self.home.is_here() {
+            return None;
+        }
+        self.shared().closing.send_replace(true);
+        self.home.leave(deadline)
+    }
+
+    /// What has not been given back.
+    fn left(&self) -> Vec<LockName> {
         if !self.home.is_here() {
             return Vec::new();
         }
-        let _ = tokio::time::timeout(deadline, self.home.leave()).await;
-        let mut left: Vec<_> = shared.kept.borrow().values().cloned().collect();
-        left.sort();
-        left.dedup();
-        left
+        let shared = self.shared();
+        let now = shared.clock.now();
+        let kept = shared.kept.borrow();
+        let left = shared.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = left.iter().filter(|(_, ended)| **ended > now).map(|(name, _)| name);
+        kept.values().chain(left).cloned().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     pub(crate) fn home(&self) -> &Home {
@@ -148,9 +189,11 @@ impl LockClient {
         self.check_open()?;
         let (reply, answer) = oneshot::channel();
         let call = in_time(self.shared().op_timeout, call(Arc::clone(&self.shared().backend)));
+        let until_done = self.clone();
         self.home.spawn(async move {
             // Whoever asked may have gone.
             let _ = reply.send(call.await);
+            drop(until_done);
         })?;
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
@@ -159,10 +202,7 @@ impl LockClient {
     ///
     /// Closed when nothing new may begin.
     pub(crate) fn check_open(&self) -> Result<()> {
-        if !self.home.is_here() {
-            let message = "this process is a fork of the one that opened the client: open a client of its own";
-            return Err(Error::new(ErrorKind::Closed, message));
-        }
+        self.check_here()?;
         if *self.shared().closing.borrow() {
             return Err(Error::new(ErrorKind::Closed, "the client was closed"));
         }
@@ -171,9 +211,20 @@ impl LockClient {
 
     /// # Errors
     ///
+    /// Closed in a fork.
+    pub(crate) fn check_here(&self) -> Result<()> {
+        if self.home.is_here() {
+            return Ok(());
+        }
+        let message = "this process is a fork of the one that opened the client: open a client of its own";
+        Err(Error::new(ErrorKind::Closed, message))
+    }
+
+    /// # Errors
+    ///
     /// InvalidConfig when the backend takes no such ttl.
     pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<()> {
-        let (min, max) = (self.capabilities().ttl_min, self.capabilities().ttl_max);
+        let (min, max) = (self.capabilities().ttl_min.max(TTL_MIN), self.capabilities().ttl_max);
         if (min..=max).contains(&ttl) {
             return Ok(());
         }
@@ -217,8 +268,10 @@ impl LockClientBuilder {
 
     /// Runs on `runtime` instead of a thread of its own.
     ///
-    /// That saves two changes of thread per call. The price: what blocks the runtime blocks extension and the telling of a
-    /// loss, and when it is shut down, held locks are lost and end by their ttl.
+    /// It needs tokio's timers, and for most backends its input and output (`enable_all`).
+    ///
+    /// That saves two changes of thread per call. The price: what blocks the runtime blocks extension, waiting's end and the
+    /// telling of a loss, and when it is shut down, held locks are lost and end by their ttl.
     #[must_use]
     pub fn on_runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
@@ -236,6 +289,7 @@ impl LockClientBuilder {
             seen: SeenTokens::default(),
             closing: watch::Sender::new(false),
             kept: watch::Sender::default(),
+            left: Mutex::default(),
         };
         LockClient { home: Arc::new(Home::new(Arc::new(shared), self.runtime)) }
     }
@@ -252,6 +306,14 @@ impl Shared {
     pub(crate) fn keeping(self: &Arc<Self>, ticket: u64, name: &LockName) -> Kept {
         self.kept.send_modify(|kept| _ = kept.insert(ticket, name.clone()));
         Kept { shared: Arc::clone(self), ticket }
+    }
+
+    /// Notes that `name` could not be given back.
+    pub(crate) fn note_left(&self, name: &LockName, ended: BootTime) {
+        let now = self.clock.now();
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.retain(|_, ended| *ended > now);
+        left.insert(name.clone(), ended);
     }
 }
 

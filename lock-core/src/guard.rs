@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::keeper::Command;
-use crate::lease::{End, Record};
+use crate::record::{End, Record};
 use crate::{
     Error, ErrorKind, FencingToken, Lease, LeaseState, LockClient, LockName, Lost, OwnerId, Release, Result, TtlChange,
 };
@@ -40,6 +40,7 @@ impl Drop for Hold {
 
 impl LockGuard {
     pub(crate) fn new(hold: Hold, client: LockClient) -> Self {
+        hold.record.take();
         Self { hold, client }
     }
 
@@ -50,12 +51,12 @@ impl LockGuard {
 
     /// The id of this acquisition.
     pub fn owner(&self) -> OwnerId {
-        self.lease().owner()
+        self.hold.record.owner()
     }
 
     /// The fencing token of this grant. It does not change while the lock is held.
     pub fn token(&self) -> FencingToken {
-        self.lease().token()
+        self.hold.record.token()
     }
 
     /// The ttl that the service granted last. It may differ from what was asked for.
@@ -65,7 +66,7 @@ impl LockGuard {
 
     /// The time for which the lock is certainly held if nothing more is heard of the service; zero once it is not held.
     pub fn remaining(&self) -> Duration {
-        self.lease().remaining()
+        self.hold.record.remaining()
     }
 
     /// Whether the lock is held at this moment, by the clock and without asking anybody.
@@ -75,7 +76,7 @@ impl LockGuard {
 
     /// How it stands at this moment, by the clock and without asking anybody.
     pub fn state(&self) -> LeaseState {
-        self.lease().state()
+        self.hold.record.state()
     }
 
     /// Resolves when the lock is lost, at once if it already is, and never after a release.
@@ -93,38 +94,40 @@ impl LockGuard {
     /// It does not add to what is left, and it never shortens: `ttl` must not be below [`remaining`](Self::remaining). A
     /// failed extension shortens nothing either.
     ///
+    /// With [`max_hold`](crate::Lock::max_hold) the hold ends by then all the same.
+    ///
     /// # Errors
     ///
     /// Lost when the lease has ended, also when the answer came too late; Unavailable when the service gave no answer;
-    /// InvalidConfig when `ttl` is out of the backend's bounds or shorter than what is left; Unsupported when the backend's ttl
-    /// is fixed at the grant and `ttl` is longer; Closed in a fork.
+    /// Denied when it refused; InvalidConfig when `ttl` is out of the backend's bounds or shorter than what is left;
+    /// Unsupported when the backend's ttl is fixed at the grant and `ttl` is longer; Unexpected; Closed in a fork.
     ///
     /// # Cancel safety
     ///
     /// The extension happens, or is tried, also when the future is dropped after its first poll.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
-        self.client.check_open()?;
+        self.client.check_here()?;
         self.client.check_ttl(ttl)?;
-        let (lease, name) = (self.lease(), self.name());
-        if !lease.is_held() {
-            return Err(lease.record().ended_error());
+        let (record, name) = (&self.hold.record, self.name());
+        if !record.is_held() {
+            return Err(record.ended_error());
         }
-        if ttl < lease.remaining() {
-            return Err(Error::new(
-                ErrorKind::InvalidConfig,
-                format!(
-                    "lock {name:?}: an extension to {ttl:?} is shorter than the {:?} that are left",
-                    lease.remaining()
-                ),
-            ));
+        let left = record.remaining();
+        if ttl < left {
+            let message = format!("lock {name:?}: an extension to {ttl:?} is shorter than the {left:?} that are left");
+            return Err(Error::new(ErrorKind::InvalidConfig, message));
         }
-        if self.client.capabilities().ttl_change == TtlChange::Fixed && ttl > lease.ttl() {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!("lock {name:?}: its ttl of {:?} was fixed when it was granted, {ttl:?} is longer", lease.ttl()),
-            ));
+        if self.client.capabilities().ttl_change == TtlChange::Fixed && ttl > record.ttl() {
+            let fixed = record.ttl();
+            let message =
+                format!("lock {name:?}: its ttl of {fixed:?} was fixed when it was granted, {ttl:?} is longer");
+            return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        self.ask(|reply| Command::Extend { ttl, reply }).await.unwrap_or_else(|| Err(lease.record().ended_error()))
+        let answer = self.ask(|reply| Command::Extend { ttl, reply });
+        match answer {
+            Some(answer) => answer.await.unwrap_or_else(|_| Err(record.ended_error())),
+            None => Err(record.ended_error()),
+        }
     }
 
     /// Gives the lock back and waits until the service has confirmed it, or could not.
@@ -138,15 +141,17 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// Unavailable when the service gave no answer yet; Denied when it refused; Closed in a fork.
+    /// Unavailable when the service gave no answer yet; Denied when it refused; Unexpected; Closed in a fork, or when the
+    /// runtime that the client ran on was shut down before.
     ///
     /// # Cancel safety
     ///
     /// The lock is given back also when the future is dropped after its first poll.
     pub async fn release(&self) -> Result<Release> {
-        self.client.check_open()?;
-        self.hold.record.end(End::Released);
-        self.ask(|reply| Command::Release { reply }).await.unwrap_or(Ok(Release::NotHeld))
+        match self.begin_release()? {
+            Some(answer) => answer.await.unwrap_or_else(|_| self.hold.record.release()),
+            None => Ok(Release::NotHeld),
+        }
     }
 
     /// [`release`](Self::release) for threads without a runtime.
@@ -157,18 +162,27 @@ impl LockGuard {
     /// still held then.
     pub fn release_blocking(&self) -> Result<Release> {
         self.client.check_may_block()?;
-        self.client.check_open()?;
-        self.hold.record.end(End::Released);
-        let reply = self.send(|reply| Command::Release { reply });
-        reply.and_then(|reply| reply.blocking_recv().ok()).unwrap_or(Ok(Release::NotHeld))
+        match self.begin_release()? {
+            Some(answer) => answer.blocking_recv().unwrap_or_else(|_| self.hold.record.release()),
+            None => Ok(Release::NotHeld),
+        }
     }
 
-    /// Sends a command to the keeper. None when the keeper has come to its end.
-    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
-        self.send(command)?.await.ok()
+    /// Ends the lease and asks the keeper to give the grant back; `None` when it was lost.
+    fn begin_release(&self) -> Result<Option<oneshot::Receiver<Result<Release>>>> {
+        self.client.check_here()?;
+        if self.hold.record.end(End::Released).is_some() {
+            return Ok(None);
+        }
+        match self.ask(|reply| Command::Release { reply }) {
+            Some(answer) => Ok(Some(answer)),
+            // The keeper has come to its end.
+            None => self.hold.record.release().map(|_| None),
+        }
     }
 
-    fn send<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<oneshot::Receiver<T>> {
+    /// Sends a command to the keeper, if it still is there.
+    fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<oneshot::Receiver<T>> {
         let (reply, answer) = oneshot::channel();
         self.hold.commands.send(command(reply)).ok().map(|()| answer)
     }

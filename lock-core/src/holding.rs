@@ -4,22 +4,24 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::keeper::{Command, Held, Keeper, in_time};
-use crate::lease::{End, Record};
+use crate::record::{End, Record};
 use crate::waiting::Watch;
-use crate::{BootTime, Error, Extension, LossReason, Release, Result, Watching};
+use crate::{BootTime, Extension, LossReason, Place, Release, Result, Watching};
 
 /// The least pause between two questions that a watch on the own grant caused.
 const HINT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How a held lock goes on.
-struct Holding {
-    extend_at: Option<BootTime>,
-    /// Waits for a hint that the grant is gone.
+/// The least time for an extension, and between two of them: a service that grants next to nothing must not make it a busy
+/// loop.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+
+/// A hint that the own grant is gone.
+struct GrantWatch {
     watch: Watch,
-    hint_pause: Duration,
-    /// Those who wait for the release, and when it may happen.
-    leaving: Option<BootTime>,
-    waiting: Vec<oneshot::Sender<Result<Release>>>,
+    /// For which place the watch was made.
+    place: Option<Place>,
+    /// Grows with each hint that had no reason.
+    pause: Duration,
 }
 
 impl Keeper {
@@ -28,138 +30,149 @@ impl Keeper {
         // A keeper that ends by a panic or with its runtime must not leave a lease behind that looks valid until its deadline.
         let _latch = Latch(Arc::clone(&held.record));
         let (shared, record) = (Arc::clone(&self.shared), Arc::clone(&held.record));
-        let clock = &shared.clock;
-        let mut holding = Holding {
-            extend_at: self.next_extension(&held),
-            watch: self.watch(Watching::Grant),
-            hint_pause: HINT_PAUSE,
-            leaving: None,
-            waiting: Vec::new(),
-        };
-        let never = BootTime::from_boot(Duration::MAX);
-        while record.loss().is_none() {
+        let (clock, never) = (&shared.clock, BootTime::from_boot(Duration::MAX));
+        let mut news = self.grant_watch(HINT_PAUSE, clock.now());
+        let (mut leave_at, mut waiting) = (None, Vec::<oneshot::Sender<Result<Release>>>::new());
+        while !held.is_over {
             tokio::select! {
                 biased;
                 () = clock.sleep_until(record.deadline()) => {
-                    record.expire();
-                    break;
+                    record.end(End::Lost(LossReason::Expired));
+                    held.is_over = true;
                 }
                 () = shared.closing() => {
                     record.end(End::Lost(LossReason::Closed));
-                    break;
+                    held.is_over = true;
                 }
-                () = clock.sleep_until(holding.leaving.unwrap_or(never)), if holding.leaving.is_some() => break,
-                command = held.commands.recv(), if holding.leaving.is_none() => match command {
-                    Some(Command::Extend { ttl, reply }) => {
-                        let asked_before = std::mem::replace(&mut self.claim.ttl, ttl);
-                        let extended = self.extend(&mut held).await;
-                        if extended.is_err() {
-                            self.claim.ttl = asked_before;
-                        }
-                        holding.extend_at = self.next_extension(&held);
-                        // Whoever asked may have gone; the extension stands.
-                        let _ = reply.send(extended);
+                () = clock.sleep_until(leave_at.unwrap_or(never)), if leave_at.is_some() => held.is_over = true,
+                () = clock.sleep_until(held.extend_at.unwrap_or(never)), if held.extend_at.is_some() => {
+                    if self.extend(&mut held, self.claim.ttl).await.is_err() {
+                        held.extend_at = Some(clock.now() + (record.ttl() / 20).max(PAUSE_MIN));
                     }
-                    Some(Command::Verify) => self.verify(&mut held, &mut holding).await,
+                }
+                command = held.commands.recv(), if leave_at.is_none() => match command {
+                    // Whoever asked may have gone; the extension stands.
+                    Some(Command::Extend { ttl, reply }) => _ = reply.send(self.extend(&mut held, ttl).await),
+                    Some(Command::Verify) => self.verify(&mut held).await,
                     release => {
                         record.end(End::Released);
-                        holding.leaving = Some(held.granted_at + self.terms.min_hold);
+                        let min_hold = if record.was_taken() { self.terms.min_hold } else { Duration::ZERO };
+                        leave_at = Some(held.granted_at + min_hold);
                         if let Some(Command::Release { reply }) = release {
-                            holding.waiting.push(reply);
+                            waiting.push(reply);
                         }
                     }
                 },
-                () = clock.sleep_until(holding.extend_at.unwrap_or(never)), if holding.extend_at.is_some() => {
-                    // A failure is noted in the record and tried again; the deadline decides.
-                    let _ = self.extend(&mut held).await;
-                    holding.extend_at = self.next_extension(&held);
+                () = &mut news.watch => {
+                    self.verify(&mut held).await;
+                    let pause = (news.pause * 2).min(record.ttl() / 3).max(HINT_PAUSE);
+                    news = self.grant_watch(pause, clock.now() + news.pause);
                 }
-                () = &mut holding.watch => {
-                    self.verify(&mut held, &mut holding).await;
-                    holding.watch = self.watch_after(&mut holding.hint_pause, held.record.ttl());
-                }
+            }
+            if news.place != self.claim.place {
+                news = self.grant_watch(news.pause, clock.now());
             }
         }
         if record.loss().is_some() {
             // Whoever is next in this process need not wait for our clean-up.
             self.ticket.leave();
         }
-        self.release(holding.waiting, Some(held)).await;
+        self.release(waiting, Some(held)).await;
     }
 
-    async fn verify(&mut self, held: &mut Held, holding: &mut Holding) {
-        let _ = self.extend(held).await;
-        holding.extend_at = self.next_extension(held);
-    }
-
-    /// A new watch on the own grant, after a pause that grows with each hint that had no reason.
-    fn watch_after(&self, pause: &mut Duration, ttl: Duration) -> Watch {
+    /// A watch on the own grant that begins at `from`.
+    fn grant_watch(&self, pause: Duration, from: BootTime) -> GrantWatch {
         let (clock, watch) = (self.shared.clock.clone(), self.watch(Watching::Grant));
-        let from = clock.now() + *pause;
-        *pause = (*pause * 2).min(ttl / 3).max(HINT_PAUSE);
-        Box::pin(async move {
+        let watch = async move {
             clock.sleep_until(from).await;
             watch.await;
-        })
+        };
+        GrantWatch { watch: Box::pin(watch), place: self.claim.place.clone(), pause }
     }
 
-    /// Asks for another ttl. The loss is told at the deadline also while the call has no answer.
-    async fn extend(&mut self, held: &mut Held) -> Result<()> {
-        let (clock, backend) = (self.shared.clock.clone(), Arc::clone(&self.shared.backend));
-        let record = &held.record;
-        let sent_at = clock.now();
-        let limit = self.shared.op_timeout.min(record.ttl() / 4);
-        let answer = {
-            let mut call = std::pin::pin!(in_time(limit, backend.extend(&self.claim)));
-            loop {
-                tokio::select! {
-                    biased;
-                    answer = &mut call => break answer,
-                    () = clock.sleep_until(record.deadline()), if record.is_held() => { record.expire(); }
-                }
-            }
-        };
-        self.note_call();
-        match answer {
-            Ok(Extension::Extended { ttl, place }) => {
-                self.claim.place = place;
-                if !record.extend(sent_at, ttl) {
-                    record.expire();
-                    return Err(record.ended_error());
-                }
-                held.sent_at = sent_at;
-                held.failed_at = None;
+    /// Finds out whether the grant is still there. A lease that nobody wants to be extended ends no later for it.
+    async fn verify(&mut self, held: &mut Held) {
+        if self.terms.auto_extend {
+            // A failure is noted in the record and tried again in time.
+            let _ = self.extend(held, self.claim.ttl).await;
+            return;
+        }
+        let left = held.record.deadline().since(self.shared.clock.now()).max(self.shared.capabilities.ttl_min);
+        let ttl = std::mem::replace(&mut self.claim.ttl, left);
+        let _ = self.ask_for_extension(held).await;
+        self.claim.ttl = ttl;
+    }
+
+    /// Extends the lease to `ttl` from now.
+    async fn extend(&mut self, held: &mut Held, ttl: Duration) -> Result<()> {
+        let sent_at = self.shared.clock.now();
+        let ttl_before = std::mem::replace(&mut self.claim.ttl, ttl);
+        let record = Arc::clone(&held.record);
+        match self.ask_for_extension(held).await {
+            Ok(Some(granted)) if record.extend(sent_at, granted) => {
+                held.extend_at = self.extension_after(sent_at, granted);
                 Ok(())
             }
-            Ok(Extension::Lost) => {
-                record.end(End::Lost(LossReason::Gone));
+            Ok(_) => {
+                // The grant is gone, or its yes came too late to count.
+                record.end(End::Lost(LossReason::Expired));
+                held.is_over = true;
                 Err(record.ended_error())
             }
             Err(error) => {
-                self.note_error(&error);
-                self.extension_failed(held, &error);
+                self.claim.ttl = ttl_before;
+                if record.extension_failed() {
+                    let (name, owner) = (&self.claim.name, self.claim.owner);
+                    tracing::event!(name: "lock.at_risk", tracing::Level::WARN, %name, %owner, %error, "lock at risk");
+                }
                 Err(error.in_context(format_args!("extension of lock {:?}", self.claim.name)))
             }
         }
     }
 
-    fn extension_failed(&self, held: &mut Held, error: &Error) {
-        held.failed_at = Some(self.shared.clock.now());
-        if held.record.extension_failed() {
-            let (name, owner) = (&self.claim.name, self.claim.owner);
-            tracing::event!(name: "lock.at_risk", tracing::Level::WARN, %name, %owner, %error, "lock at risk");
+    /// Asks the service once; none when the grant is gone. A loss is told also while the call has no answer.
+    async fn ask_for_extension(&mut self, held: &mut Held) -> Result<Option<Duration>> {
+        let (shared, record) = (Arc::clone(&self.shared), &held.record);
+        let limit = shared.op_timeout.min(record.ttl() / 4).max(PAUSE_MIN);
+        let answer = {
+            let mut call = std::pin::pin!(in_time(limit, shared.backend.extend(&self.claim)));
+            loop {
+                tokio::select! {
+                    biased;
+                    answer = &mut call => break answer,
+                    () = shared.clock.sleep_until(record.deadline()), if record.is_held() => {
+                        record.end(End::Lost(LossReason::Expired));
+                    }
+                    () = shared.closing(), if record.is_held() => {
+                        record.end(End::Lost(LossReason::Closed));
+                    }
+                }
+            }
+        };
+        match answer {
+            Ok(Extension::Extended { ttl, place }) => {
+                self.note_call(ttl);
+                self.claim.place = place;
+                Ok(Some(ttl))
+            }
+            Ok(Extension::Lost) => {
+                record.end(End::Lost(LossReason::Gone));
+                held.is_over = true;
+                Ok(None)
+            }
+            Err(error) => {
+                self.note_call(Duration::ZERO);
+                self.note_error(&error);
+                Err(error)
+            }
         }
     }
 
-    /// At a third of the ttl, so that two tries have time to fail before the deadline; soon again after a failure. A little
-    /// earlier or later by chance, so that many locks taken together are not extended together for ever.
-    fn next_extension(&self, held: &Held) -> Option<BootTime> {
-        let ttl = held.record.ttl();
-        let pause = match held.failed_at {
-            Some(failed_at) => failed_at + ttl / 20,
-            None => held.sent_at + (ttl / 3).mul_f32(0.9 + fastrand::f32() / 5.0),
-        };
-        self.terms.auto_extend.then_some(pause)
+    /// When to extend what was asked for at `sent_at`: at a third of the ttl, so that two tries have time to fail before the
+    /// deadline. A little earlier or later by chance, so that many locks taken together are not extended together for ever.
+    pub(crate) fn extension_after(&self, sent_at: BootTime, ttl: Duration) -> Option<BootTime> {
+        let third = (ttl / 3).mul_f32(0.9 + fastrand::f32() / 5.0);
+        self.terms.auto_extend.then(|| (sent_at + third).max(self.shared.clock.now() + PAUSE_MIN))
     }
 }
 

@@ -1,10 +1,10 @@
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use crate::client::Shared;
 use crate::{Error, ErrorKind, Result};
@@ -27,7 +27,7 @@ pub(crate) struct Home {
 enum Place {
     /// The thread has not been needed yet.
     ToBeStarted,
-    Thread(Handle, Option<JoinHandle<()>>),
+    Thread(Handle),
     /// The caller's runtime, on which the attendant has yet to be started.
     Given(Handle),
     Attended(Handle),
@@ -53,7 +53,7 @@ impl Home {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Result<()> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         let handle = match &*place {
-            Place::Thread(handle, _) | Place::Attended(handle) => handle.clone(),
+            Place::Thread(handle) | Place::Attended(handle) => handle.clone(),
             Place::Given(handle) => {
                 let handle = handle.clone();
                 handle.spawn(self.attendant());
@@ -61,8 +61,8 @@ impl Home {
                 handle
             }
             Place::ToBeStarted => {
-                let (handle, thread) = self.start()?;
-                *place = Place::Thread(handle.clone(), Some(thread));
+                let handle = self.start()?;
+                *place = Place::Thread(handle.clone());
                 handle
             }
         };
@@ -71,24 +71,34 @@ impl Home {
         Ok(())
     }
 
-    fn start(&self) -> Result<(Handle, JoinHandle<()>)> {
-        let failed =
-            |error| Error::new(ErrorKind::Unexpected, "the client's thread can't be started").with_source(error);
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let (handle, attendant) = (runtime.handle().clone(), self.attendant());
+    fn start(&self) -> Result<Handle> {
+        fn failed(error: std::io::Error) -> Error {
+            Error::new(ErrorKind::Unexpected, "the client's thread can't be started").with_source(error)
+        }
+        let (attendant, (started, start)) = (self.attendant(), mpsc::channel());
         let thread = std::thread::Builder::new().name("lock-client".to_owned());
         let thread = thread.spawn(move || {
+            // Made here, since a runtime that is not needed can't be dropped inside another one.
+            let runtime = Builder::new_current_thread().enable_all().build();
+            let _ = started.send(match &runtime {
+                Ok(runtime) => Ok(runtime.handle().clone()),
+                Err(error) => Err(error.kind().into()),
+            });
+            let Ok(runtime) = runtime else { return };
             runtime.block_on(attendant);
             // A blocking call that hangs in a backend must not keep this thread.
             runtime.shutdown_background();
         });
-        Ok((handle, thread.map_err(failed)?))
+        // Nobody joins it: it ends by itself, and whoever waits for that waits for what runs on it.
+        thread.map_err(failed)?;
+        let handle = start.recv().unwrap_or_else(|_| Err(std::io::Error::other("it ended at once")));
+        handle.map_err(failed)
     }
 
     /// What runs for as long as the client, beside its keepers: it notices jumps of the clock, and at the end closes the
     /// backend once every keeper is done.
     fn attendant(&self) -> impl Future<Output = ()> + Send + 'static {
-        let (shared, left) = (Arc::clone(&self.shared), self.left.clone());
+        let (shared, left) = (Arc::clone(&self.shared), SetOnDrop(self.left.clone()));
         let mut leaving = self.leaving.subscribe();
         async move {
             let mut kept = shared.kept.subscribe();
@@ -113,27 +123,38 @@ impl Home {
             }
             // A backend that can't close in time is left: its connections end with the runtime.
             let _ = tokio::time::timeout(shared.op_timeout, shared.backend.close()).await;
-            left.send_replace(true);
+            drop(left);
         }
     }
 
-    /// Lets the thread end when all keepers are done, and waits for that.
-    pub(crate) async fn leave(&self) {
+    /// Lets the thread end when all keepers are done. The answer comes then, or after `deadline`; none means that nothing runs
+    /// any more.
+    pub(crate) fn leave(&self, deadline: Duration) -> Option<oneshot::Receiver<()>> {
         self.leaving.send_replace(true);
-        let thread = {
-            let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-            match &mut *place {
-                Place::ToBeStarted | Place::Given(_) => return,
-                Place::Attended(_) => None,
-                Place::Thread(_, thread) => thread.take(),
-            }
+        let mut left = self.left.subscribe();
+        let (reply, ended) = oneshot::channel();
+        let wait = async move {
+            // The timer runs at home, since whoever closes may have none.
+            let _ = tokio::time::timeout(deadline, left.wait_for(|left| *left)).await;
+            let _ = reply.send(());
         };
-        // The sender lives in `self`: it can't fail.
-        let _ = self.left.subscribe().wait_for(|left| *left).await;
-        if let Some(thread) = thread {
-            // It has nothing left to do but to return; a panic in it was reported where it happened.
-            let _ = thread.join();
+        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*place {
+            Place::ToBeStarted | Place::Given(_) => None,
+            Place::Thread(handle) | Place::Attended(handle) => {
+                handle.spawn(wait);
+                Some(ended)
+            }
         }
+    }
+}
+
+/// Says that an attendant has come to its end, whatever ended it.
+struct SetOnDrop(watch::Sender<bool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
     }
 }
 

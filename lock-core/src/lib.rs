@@ -13,7 +13,7 @@
 //! holding a lock is here, once for all services:
 //!
 //! - a lease is valid until a deadline that counts from before the request was sent, on a clock that goes on while the
-//!   machine sleeps ([`Clock`]); past it [`LockGuard::is_held`] says no and [`LockGuard::lost`] resolves, whatever hangs;
+//!   machine sleeps ([`Clock`]); past it [`LockGuard::is_held`] says no and [`LockGuard::lost`] resolves, also while a call hangs;
 //! - it is extended at a third of its ttl, and tried again sooner after a failure;
 //! - what is dropped, cancelled or timed out is given back, also when the answer comes late;
 //! - the waiting tasks of one client cost the service no more than one, and are served in their order;
@@ -71,6 +71,8 @@ mod lock;
 mod memory;
 mod name;
 mod owner;
+mod record;
+mod releasing;
 mod secret;
 mod seen;
 mod settings;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc};
 
 use crate::keeper::Command;
-use crate::lease::Record;
+use crate::record::Record;
 use crate::{Error, LockName};
 
 /// The claims of one client, by name: one may hold, the others stand in line, and only the head asks the service.

@@ -9,7 +9,6 @@ use tokio::sync::oneshot;
 
 use crate::caller::{Caller, Outcome};
 use crate::client::gone;
-use crate::guard::Hold;
 use crate::keeper::{HoldTerms, Keeper, Patience};
 use crate::{
     BootTime, Claim, Error, ErrorKind, FencingToken, Holder, Lease, LockClient, LockGuard, LockName, Release, Result,
@@ -68,6 +67,9 @@ impl Lock {
     }
 
     /// Puts the release off until the lock was held for so long: one run per tick although clocks differ. Off by default.
+    ///
+    /// It lasts no longer than the lease does: without [`auto_extend`](Self::auto_extend) no longer than the ttl, and not
+    /// beyond [`LockClient::close`] or the end of the process.
     pub fn min_hold(mut self, min_hold: Duration) -> Self {
         self.terms.min_hold = min_hold;
         self
@@ -88,7 +90,8 @@ impl Lock {
     ///
     /// Timeout when the wait is over and somebody else has the lock; Unavailable when the wait is over, or a single try was
     /// made, without an answer from the service; Denied when the service refuses; InvalidName; InvalidConfig for a ttl out of
-    /// the backend's bounds, a bad label, or a `min_hold` above `max_hold`; TokenRegression; Closed.
+    /// the backend's bounds, a bad label, or a `min_hold` above `max_hold`; Unsupported for a mode that the backend does not
+    /// know; TokenRegression; Lost when the lease was over before the caller came to take it; Unexpected; Closed.
     ///
     /// # Cancel safety
     ///
@@ -181,7 +184,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// Unavailable when the service gives no answer; Denied when it refuses; InvalidName; Closed.
+    /// Unavailable when the service gives no answer; Denied when it refuses; InvalidName; Unexpected; Closed.
     ///
     /// # Cancel safety
     ///
@@ -197,7 +200,7 @@ impl Lock {
     /// # Errors
     ///
     /// Unsupported when the backend can't; Unavailable when the service gives no answer; Denied when it refuses; InvalidName;
-    /// Closed.
+    /// Unexpected; Closed.
     ///
     /// # Cancel safety
     ///
@@ -268,8 +271,12 @@ impl Lock {
     }
 
     fn guard(&self, outcome: Result<Outcome, oneshot::error::RecvError>) -> Result<Option<LockGuard>> {
-        let hold: Option<Hold> = outcome.unwrap_or_else(|_| Err(gone()))?;
-        Ok(hold.map(|hold| LockGuard::new(hold, self.client.clone())))
+        let Some(hold) = outcome.unwrap_or_else(|_| Err(gone()))? else { return Ok(None) };
+        if hold.record.loss().is_some() {
+            // It was there in time, and the caller was not.
+            return Err(hold.record.ended_error());
+        }
+        Ok(Some(LockGuard::new(hold, self.client.clone())))
     }
 
     /// As [`guard`](Self::guard), for one who would have waited.

@@ -100,7 +100,7 @@ impl Backend for MemoryBackend {
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = Capabilities::new(Scope::Process, "all who lock share one MemoryBackend in one process");
         capabilities.expiry_clock = ExpiryClock::ServerMonotonic;
-        capabilities.ttl_min = Duration::from_millis(1);
+        capabilities.ttl_min = Duration::from_millis(10);
         capabilities.fencing = Fencing::Process;
         capabilities.order = Order::Fifo;
         capabilities.wakeup = Notice::Push;

@@ -73,7 +73,7 @@ enum Fault {
     Fail(ErrorKind),
     /// The call does its work, and its answer is lost.
     LoseReply,
-    /// The call does its work after so long.
+    /// The call does its work, and answers after so long.
     Delay(Duration),
 }
 
@@ -103,6 +103,10 @@ impl TestLocks {
     /// # Panics
     ///
     /// When the name is invalid or the lock is not free.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the lock back.
     pub async fn hold_elsewhere(&self, name: &str) -> crate::LockGuard {
         let elsewhere = LockClient::builder(self.memory.clone()).clock(self.clock.clone());
         let elsewhere = elsewhere.on_runtime(Handle::current()).build();
@@ -115,6 +119,10 @@ impl TestLocks {
     /// # Panics
     ///
     /// When the name is invalid or nobody holds the lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// It is done at its first poll.
     pub async fn evict(&self, name: &str) {
         let name = LockName::new(name).expect("a valid name");
         let released = self.memory.force_release(&name, None).await;

@@ -40,6 +40,7 @@ impl Keeper {
                 }
                 () = self.ticket.turn() => {}
             }
+            self.ticket.report(self.trouble.as_ref());
             let sent_at = self.shared.clock.now();
             let answer = self.ask(caller).await;
             self.ticket.report(self.trouble.as_ref());
@@ -49,8 +50,8 @@ impl Keeper {
                     Ok(Some((held, hold))) => return Some(self.hand_over(held, hold, caller)),
                     Ok(None) => {
                         self.trouble = Some(too_late(&self.claim, &grant));
-                        self.start_anew().await;
-                        waiting = Waiting::new(waiting.pause);
+                        self.start_anew();
+                        waiting.unanswered();
                     }
                     Err(error) => {
                         caller.tell(Err(error));
@@ -83,9 +84,12 @@ impl Keeper {
         }
     }
 
-    /// Ends the claim and makes a new one: a release is a claim's last word.
-    async fn start_anew(&mut self) {
-        self.release(Vec::new(), None).await;
+    /// Goes on with a new claim, since a release is a claim's last word; the old one is given back meanwhile.
+    fn start_anew(&mut self) {
+        let beside = self.shared.line.beside(&self.claim.name);
+        let mut old = Self::new(Arc::clone(&self.shared), self.claim.clone(), beside, self.terms);
+        old.free_by = self.free_by;
+        tokio::spawn(async move { old.release(Vec::new(), None).await });
         self.claim.owner = OwnerId::random();
         (self.claim.unsure, self.claim.token, self.claim.place) = (false, None, None);
         self.traces = false;
@@ -152,8 +156,8 @@ impl Waiting {
     }
 
     fn unanswered(&mut self) {
-        self.hint_was_empty = self.hinted;
-        self.retry_after = None;
+        // A watch of another claim, or of a service that was away, tells nothing about this one.
+        (self.watch, self.hint_was_empty, self.retry_after) = (None, true, None);
     }
 
     /// The back-off, jittered so that waiters of many clients don't ask in step, unless the present grant ends before.

@@ -33,7 +33,7 @@ where
     F: Future<Output = Result<Option<LockGuard>, Error>>,
 {
     for polls in 0.. {
-        assert!(polls < 100, "it does not come to an end");
+        assert!(polls < 1000, "it does not come to an end");
         let client = locks.client();
         prepare();
         let outcome = poll_and_drop(acquire(client.lock("a").ttl(TTL)), polls).await;
@@ -164,4 +164,28 @@ async fn an_acquire_dropped_during_an_outage_is_cleaned_up_when_it_is_over() {
     locks.heal();
     sleep(Duration::from_secs(7)).await;
     assert!(client.lock("a").inspect().await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn min_hold_keeps_no_lock_that_nobody_was_given() {
+    let locks = TestLocks::new();
+    locks.delay_next(Op::TryAcquire, Duration::from_secs(1));
+    let lock = locks.client().lock("a").ttl(TTL).min_hold(TTL * 100);
+    assert!(tokio::time::timeout(Duration::from_millis(500), lock.try_acquire()).await.is_err());
+    sleep(TTL).await;
+    assert!(lock.inspect().await.unwrap().is_none());
+    // Granted, and dropped before it was looked at again.
+    assert!(poll_and_drop(async { lock.acquire().await.map(drop) }, 1).await.is_none());
+    sleep(TTL).await;
+    assert!(lock.inspect().await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_comes_after_the_lease_is_over_gets_no_guard() {
+    let locks = TestLocks::new();
+    let lock = locks.client().lock("a").ttl(TTL).auto_extend(false);
+    let mut acquire = pin!(lock.acquire());
+    assert!(poll_fn(|cx| Poll::Ready(acquire.as_mut().poll(cx))).await.is_pending());
+    sleep(TTL * 2).await;
+    assert_eq!(acquire.await.unwrap_err().kind(), ErrorKind::Lost);
 }

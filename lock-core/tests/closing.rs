@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{Clock, ErrorKind, LockClient, LossReason, MemoryBackend, Op, TestLocks};
+use lock_core::{Clock, ErrorKind, LeaseState, LockClient, LossReason, MemoryBackend, Op, Release, TestLocks};
 use tokio::time::{Instant, sleep};
 
 const TTL: Duration = Duration::from_secs(30);
@@ -115,4 +115,58 @@ fn a_guard_may_be_dropped_where_there_is_no_runtime() {
     }));
     assert!(panicked.is_err());
     assert!(client.lock("a").wait(TTL).acquire_blocking().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_held_is_lost_when_the_client_has_closed_also_while_an_extension_hangs() {
+    let locks = TestLocks::new();
+    let client = locks.client();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    locks.hang(Op::Extend);
+    while locks.calls(Op::Extend) == 0 {
+        sleep(Duration::from_millis(100)).await;
+    }
+    client.close(Duration::from_secs(1)).await;
+    assert_eq!(guard.state(), LeaseState::Lost);
+    assert_eq!(guard.release().await.unwrap(), Release::NotHeld);
+    assert_eq!(guard.extend(TTL).await.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[test]
+fn a_client_closes_where_there_is_no_runtime() {
+    let memory = MemoryBackend::new();
+    let client = LockClient::new(memory.clone());
+    let guard = client.lock("a").acquire_blocking().unwrap();
+    assert!(client.close_blocking(TTL).unwrap().is_empty());
+    assert_eq!(guard.lease().state(), LeaseState::Lost);
+    assert!(LockClient::new(memory).lock("a").try_acquire_blocking().unwrap().is_some());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async { assert_eq!(client.close_blocking(TTL).unwrap_err().kind(), ErrorKind::Unsupported) });
+    // A runtime without timers is enough.
+    assert!(runtime.block_on(client.close(TTL)).is_empty());
+}
+
+#[test]
+fn closing_does_not_wait_for_a_runtime_that_is_gone() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let home = runtime();
+    let client = LockClient::builder(MemoryBackend::new()).on_runtime(home.handle().clone()).build();
+    let guard = home.block_on(client.lock("a").ttl(TTL).acquire()).unwrap();
+    drop(home);
+    assert_eq!(runtime().block_on(guard.release()).unwrap(), Release::NotHeld, "it was lost with its runtime");
+    let closed = runtime().block_on(async { tokio::time::timeout(TTL, client.close(Duration::MAX)).await });
+    assert!(closed.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_release_happens_also_when_nobody_waits_for_it() {
+    let locks = TestLocks::new();
+    let elsewhere = locks.hold_elsewhere("a").await;
+    let client = locks.client();
+    locks.hang(Op::ForceRelease);
+    let force = tokio::time::timeout(Duration::from_millis(1), client.lock("a").force_release(None)).await;
+    assert!(force.is_err());
+    drop(client);
+    locks.heal();
+    assert_eq!(elsewhere.lost().await, LossReason::Gone);
 }

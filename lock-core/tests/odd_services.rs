@@ -18,7 +18,7 @@ const TTL: Duration = Duration::from_secs(30);
 struct Scripted {
     attempts: Mutex<VecDeque<Result<Attempt>>>,
     extensions: Mutex<VecDeque<Option<Result<Extension>>>>,
-    releases: Mutex<VecDeque<Result<Release>>>,
+    releases: Mutex<VecDeque<Option<Result<Release>>>>,
     asked: Mutex<Vec<(Op, Claim)>>,
     ttl_is_fixed: bool,
 }
@@ -71,7 +71,7 @@ impl Backend for &'static Scripted {
 
     async fn release(&self, claim: &Claim) -> Result<Release> {
         self.note(Op::Release, claim);
-        locked(&self.releases).pop_front().unwrap_or(Ok(Release::Released))
+        locked(&self.releases).pop_front().unwrap_or(Some(Ok(Release::Released))).expect("told to panic")
     }
 
     async fn inspect(&self, _: &LockName) -> Result<Option<Holder>> {
@@ -245,4 +245,50 @@ async fn what_no_backend_promises_by_default_is_unsupported() {
     assert_eq!(client.list("").await.unwrap_err().kind(), ErrorKind::Unsupported);
     assert_eq!(client.lock("a").force_release(None).await.unwrap_err().kind(), ErrorKind::Unsupported);
     assert!(client.preflight().await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn extensions_that_its_user_asks_for_in_vain_do_not_put_off_the_lease_s_own() {
+    let (service, client) = Scripted::default().client();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    for _ in 0..100 {
+        sleep(Duration::from_secs(1)).await;
+        assert!(guard.is_held());
+        locked(&service.extensions).clear();
+        service.will_extend(Some(Err(Error::new(ErrorKind::Denied, "too long"))));
+        // If the lease's own extension comes first, it is refused instead, and tried again.
+        let _ = guard.extend(TTL * 2).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_grants_nothing_more_is_no_busy_loop() {
+    let (service, client) = Scripted::default().client();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    for _ in 0..10_000 {
+        service.will_extend(Some(Ok(Extension::extended(Duration::ZERO))));
+    }
+    guard.lost().await;
+    assert!(service.asked(Op::Extend).len() <= 3000, "{}", service.asked(Op::Extend).len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_panicked_is_not_taken_for_one_that_succeeded() {
+    let (service, client) = Scripted::default().client();
+    locked(&service.releases).push_back(None);
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn clean_up_goes_on_for_as_long_as_the_grant_may_live() {
+    let (service, client) = Scripted::default().client();
+    service.will_attempt(Ok(grant(1, TTL * 20)));
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    for _ in 0..100 {
+        locked(&service.releases).push_back(Some(no_answer()));
+    }
+    drop(guard);
+    sleep(TTL * 5).await;
+    assert_eq!(service.asked(Op::Release).len(), 101, "the last one was answered");
 }

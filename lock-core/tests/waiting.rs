@@ -66,87 +66,6 @@ async fn a_wait_of_zero_asks_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_without_answer_is_no_contention() {
-    let locks = TestLocks::new();
-    let client = locks.client();
-    locks.hang(Op::TryAcquire);
-    let start = Instant::now();
-    let error = client.lock("a").wait(Duration::from_millis(500)).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert_eq!(start.elapsed().as_millis(), 500);
-    let error = client.lock("a").try_acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("\"a\""), "{error}");
-    locks.heal();
-    assert!(client.lock("a").acquire().await.unwrap().is_held());
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_outage_is_waited_out() {
-    let locks = TestLocks::new();
-    for _ in 0..5 {
-        locks.fail_next(Op::TryAcquire, ErrorKind::Unavailable);
-    }
-    assert!(locks.client().lock("a").acquire().await.unwrap().is_held());
-    assert_eq!(locks.calls(Op::TryAcquire), 6);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_follower_is_told_of_the_outage_that_its_head_met() {
-    let locks = TestLocks::new();
-    let client = locks.client();
-    locks.hang(Op::TryAcquire);
-    let head = tokio::spawn({
-        let lock = client.lock("a");
-        async move { lock.acquire().await }
-    });
-    sleep(Duration::from_secs(10)).await;
-    let error = client.lock("a").wait(Duration::from_secs(1)).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    head.abort();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refusal_ends_the_wait_at_once() {
-    let locks = TestLocks::new();
-    for kind in [ErrorKind::Denied, ErrorKind::Unsupported, ErrorKind::Unexpected] {
-        locks.fail_next(Op::TryAcquire, kind);
-        let start = Instant::now();
-        assert_eq!(locks.client().lock("a").acquire().await.unwrap_err().kind(), kind);
-        assert!(start.elapsed() < Duration::from_millis(10));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lost_reply_is_not_taken_for_somebody_elses_lock() {
-    let locks = TestLocks::new();
-    locks.lose_reply(Op::TryAcquire);
-    let start = Instant::now();
-    let guard = locks.client().lock("a").ttl(TTL).acquire().await.unwrap();
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
-    assert!(guard.remaining() > TTL * 9 / 10);
-    locks.lose_reply(Op::TryAcquire);
-    let error = locks.client().lock("b").try_acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    sleep(Duration::from_millis(1)).await;
-    assert!(locks.client().lock("b").inspect().await.unwrap().is_none(), "the grant behind the lost reply was left");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_grant_that_comes_after_its_own_deadline_is_not_handed_out() {
-    let locks = TestLocks::new();
-    let lock = locks.client().lock("a").ttl(Duration::from_millis(500));
-    locks.delay_next(Op::TryAcquire, Duration::from_millis(600));
-    assert_eq!(lock.try_acquire().await.unwrap_err().kind(), ErrorKind::Unavailable);
-    locks.delay_next(Op::TryAcquire, Duration::from_millis(600));
-    let guard = lock.acquire().await.unwrap();
-    assert!(guard.remaining() > Duration::from_millis(450), "{:?}", guard.remaining());
-    locks.delay_next(Op::TryAcquire, Duration::from_millis(300));
-    let slow = locks.client().lock("b").ttl(Duration::from_millis(500)).auto_extend(false).acquire().await.unwrap();
-    assert!(slow.remaining() <= Duration::from_millis(200), "{:?}", slow.remaining());
-}
-
-#[tokio::test(start_paused = true)]
 async fn ten_thousand_local_waiters_get_their_turn_in_order_and_ask_once_each() {
     const WAITERS: usize = 10_000;
     let locks = TestLocks::new();
@@ -305,7 +224,7 @@ async fn bad_input_is_refused_before_the_network() {
     for ttl in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX, Duration::from_secs(24 * 60 * 60 + 1)] {
         let error = lock.clone().ttl(ttl).try_acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig);
-        assert!(error.to_string().contains("1ms to 86400s"), "{error}");
+        assert!(error.to_string().contains("10ms to 86400s"), "{error}");
     }
     for bad in [
         lock.clone().label("x".repeat(257)),
