@@ -90,8 +90,8 @@ mod tests {
         let first = Turn::of(owner).await;
         let mut second = Box::pin(Turn::of(owner));
         let mut third = Box::pin(Turn::of(owner));
-        assert!(futures_ready(&mut second).await.is_none());
-        assert!(futures_ready(&mut third).await.is_none());
+        assert!(ready_now(&mut second).await.is_none());
+        assert!(ready_now(&mut third).await.is_none());
         drop(second);
         assert!(is_busy(owner));
         drop(first);
@@ -99,7 +99,7 @@ mod tests {
         assert!(!is_busy(owner));
     }
 
-    async fn futures_ready<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    async fn ready_now<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
         tokio::select! { biased; output = future => Some(output), () = std::future::ready(()) => None }
     }
 
