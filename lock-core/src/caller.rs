@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::client::Shared;
-use crate::guard::Hold;
+use crate::hold::Hold;
+use crate::shared::Shared;
 use crate::{BootTime, Error, ErrorKind, LockName, Result};
 
 /// How often a waiting claim is reported.

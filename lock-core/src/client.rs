@@ -1,17 +1,14 @@
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use crate::home::Home;
-use crate::keeper::in_time;
-use crate::line::Line;
-use crate::seen::SeenTokens;
-use crate::{Backend, BootTime, Capabilities, Clock, Error, ErrorKind, Finding, Holder, Lock, LockName, Result};
+use crate::shared::{Shared, in_time};
+use crate::{Backend, Capabilities, Clock, Error, ErrorKind, Finding, Holder, Lock, LockName, Result};
 
 /// How long one call may take. Longer than an election of etcd or ZooKeeper, and two of them fit into the default ttl.
 const OP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,27 +32,6 @@ pub struct LockClientBuilder {
     clock: Clock,
     op_timeout: Duration,
     runtime: Option<Handle>,
-}
-
-/// What the keepers of one client share.
-pub(crate) struct Shared {
-    pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) capabilities: Capabilities,
-    pub(crate) clock: Clock,
-    pub(crate) op_timeout: Duration,
-    pub(crate) line: Arc<Line>,
-    pub(crate) seen: SeenTokens,
-    pub(crate) closing: watch::Sender<bool>,
-    /// What is locked, or about to be, by the numbers of the tickets.
-    pub(crate) kept: watch::Sender<BTreeMap<u64, LockName>>,
-    /// What could not be given back, and when it has ended by itself.
-    left: Mutex<BTreeMap<LockName, BootTime>>,
-}
-
-/// An entry in [`Shared::kept`], taken out by dropping it.
-pub(crate) struct Kept {
-    shared: Arc<Shared>,
-    ticket: u64,
 }
 
 impl LockClient {
@@ -156,7 +132,7 @@ impl LockClient {
         if !self.home.is_here() {
             return None;
         }
-        self.shared().closing.send_replace(true);
+        self.shared().close();
         self.home.leave(deadline)
     }
 
@@ -165,12 +141,7 @@ impl LockClient {
         if !self.home.is_here() {
             return Vec::new();
         }
-        let shared = self.shared();
-        let now = shared.clock.now();
-        let kept = shared.kept.borrow();
-        let left = shared.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = left.iter().filter(|(_, ended)| **ended > now).map(|(name, _)| name);
-        kept.values().chain(left).cloned().collect::<BTreeSet<_>>().into_iter().collect()
+        self.shared().left()
     }
 
     pub(crate) fn home(&self) -> &Home {
@@ -203,7 +174,7 @@ impl LockClient {
     /// Closed when nothing new may begin.
     pub(crate) fn check_open(&self) -> Result<()> {
         self.check_here()?;
-        if *self.shared().closing.borrow() {
+        if self.shared().is_closing() {
             return Err(Error::new(ErrorKind::Closed, "the client was closed"));
         }
         Ok(())
@@ -280,46 +251,8 @@ impl LockClientBuilder {
 
     /// Makes the client. Nothing is opened yet.
     pub fn build(self) -> LockClient {
-        let shared = Shared {
-            capabilities: self.backend.capabilities(),
-            backend: self.backend,
-            clock: self.clock,
-            op_timeout: self.op_timeout,
-            line: Arc::default(),
-            seen: SeenTokens::default(),
-            closing: watch::Sender::new(false),
-            kept: watch::Sender::default(),
-            left: Mutex::default(),
-        };
+        let shared = Shared::new(self.backend, self.clock, self.op_timeout);
         LockClient { home: Arc::new(Home::new(Arc::new(shared), self.runtime)) }
-    }
-}
-
-impl Shared {
-    /// Resolves when the client is being closed.
-    pub(crate) async fn closing(&self) {
-        // The sender lives in `self`: this can't fail.
-        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
-    }
-
-    /// Notes that a claim on `name` is under way.
-    pub(crate) fn keeping(self: &Arc<Self>, ticket: u64, name: &LockName) -> Kept {
-        self.kept.send_modify(|kept| _ = kept.insert(ticket, name.clone()));
-        Kept { shared: Arc::clone(self), ticket }
-    }
-
-    /// Notes that `name` could not be given back.
-    pub(crate) fn note_left(&self, name: &LockName, ended: BootTime) {
-        let now = self.clock.now();
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        left.retain(|_, ended| *ended > now);
-        left.insert(name.clone(), ended);
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        self.shared.kept.send_modify(|kept| _ = kept.remove(&self.ticket));
     }
 }
 

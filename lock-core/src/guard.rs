@@ -2,10 +2,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
-use crate::keeper::Command;
-use crate::record::{End, Record};
+use crate::hold::{Command, Hold};
+use crate::record::End;
 use crate::{
     Error, ErrorKind, FencingToken, Lease, LeaseState, LockClient, LockName, Lost, OwnerId, Release, Result, TtlChange,
 };
@@ -23,19 +23,6 @@ use crate::{
 pub struct LockGuard {
     hold: Hold,
     client: LockClient,
-}
-
-/// What a keeper hands out: dropping it lets the keeper release.
-pub(crate) struct Hold {
-    pub(crate) record: Arc<Record>,
-    pub(crate) commands: mpsc::UnboundedSender<Command>,
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        // At once, and not when the keeper comes to it: the views of the lease must not say "held" after this.
-        self.record.end(End::Released);
-    }
 }
 
 impl LockGuard {

@@ -3,8 +3,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::keeper::{Command, Held, Keeper, in_time};
+use crate::hold::Command;
+use crate::keeper::{Held, Keeper};
 use crate::record::{End, Record};
+use crate::shared::in_time;
 use crate::waiting::Watch;
 use crate::{BootTime, Extension, LossReason, Place, Release, Result, Watching};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
 
-use crate::client::Shared;
+use crate::shared::Shared;
 use crate::{Error, ErrorKind, Result};
 
 /// Where a client's keepers and its backend's connections run.

@@ -1,14 +1,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use crate::caller::Caller;
-use crate::client::{Kept, Shared};
-use crate::guard::Hold;
+use crate::hold::{Command, Hold};
 use crate::line::Ticket;
 use crate::record::{Record, deadline};
-use crate::{Attempt, BootTime, Claim, Error, ErrorKind, FencingToken, Grant, Release, Result};
+use crate::shared::{Kept, Shared, in_time};
+use crate::{Attempt, BootTime, Claim, Error, ErrorKind, FencingToken, Grant, Result};
 
 /// Owns one claim from before the first byte is sent until the service has confirmed the end.
 ///
@@ -45,20 +45,6 @@ pub(crate) enum Patience {
     Try,
     /// Again and again, until the caller gives up.
     Wait,
-}
-
-/// What a guard asks of its keeper. The end of the channel means that the guard was dropped.
-#[derive(Debug)]
-pub(crate) enum Command {
-    Extend {
-        ttl: Duration,
-        reply: oneshot::Sender<Result<()>>,
-    },
-    Release {
-        reply: oneshot::Sender<Result<Release>>,
-    },
-    /// Ask the service whether the grant is still there.
-    Verify,
 }
 
 /// A grant, kept.
@@ -217,11 +203,4 @@ fn no_answer() -> Error {
 pub(crate) fn too_late(claim: &Claim, grant: &Grant) -> Error {
     let message = format!("lock {:?}: the answer took longer than the granted ttl of {:?}", claim.name, grant.ttl);
     Error::new(ErrorKind::Unavailable, message)
-}
-
-/// Bounds a call.
-pub(crate) async fn in_time<T>(limit: Duration, call: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
-        Err(Error::new(ErrorKind::Unavailable, format!("the service gave no answer within {limit:?}")))
-    })
 }

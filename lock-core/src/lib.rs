@@ -61,6 +61,7 @@ pub mod contract {
 mod error;
 mod finding;
 mod guard;
+mod hold;
 mod holder;
 mod holding;
 mod home;
@@ -76,6 +77,7 @@ mod releasing;
 mod secret;
 mod seen;
 mod settings;
+mod shared;
 #[cfg(feature = "test-util")]
 mod test_locks;
 mod token;

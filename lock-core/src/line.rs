@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, mpsc};
 
-use crate::keeper::Command;
+use crate::hold::Command;
 use crate::record::Record;
 use crate::{Error, LockName};
 

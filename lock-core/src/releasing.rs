@@ -2,7 +2,9 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::keeper::{Command, Held, Keeper, in_time};
+use crate::hold::Command;
+use crate::keeper::{Held, Keeper};
+use crate::shared::in_time;
 use crate::{Ceiling, FencingToken, Release, Result};
 
 /// The first pause between two tries to release, doubled up to [`PAUSE_MAX`].
