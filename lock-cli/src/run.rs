@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use lock_config::Schemes;
-use lock_core::{LockClient, Release};
+use lock_core::{Clock, LockClient, Release};
 use rustix::process::Signal;
 
 use crate::acquire::{Acquired, acquire};
@@ -65,9 +65,13 @@ async fn run_locked(
         Acquired::Interrupted(signal) => return Ok(Status::of_signal(signal.as_raw())),
     };
     let status = Course::follow(&args.command, &guard, signals, terminal).await?.verdict(&args.command, &args.name)?;
+    let deadline = guard.lease().deadline();
     match guard.release().await {
-        // The lease was valid until now, and yet the service says so: the lock was taken away too late to be noticed.
-        Ok(Release::NotHeld) => Err(lost(&args.name, "at its end the service said that the grant is gone")),
+        // The lease would still be valid, and yet the service says so: the lock was taken away too late to be noticed. After
+        // the deadline it says nothing of the time before.
+        Ok(Release::NotHeld) if Clock::system().now() < deadline => {
+            Err(lost(&args.name, "at its end the service said that the grant is gone"))
+        }
         // Without an answer the client goes on trying, and `close` tells whether in vain.
         _ => Ok(status),
     }
