@@ -192,7 +192,7 @@ async fn what_the_command_leaves_in_its_group_is_ended_before_its_end_is_reporte
 
 #[tokio::test]
 async fn what_moved_into_a_group_of_its_own_is_ended_too_but_not_what_left_the_session() {
-    let script = "setsid sleep 1000 & set -m; sleep 1000 & timeout 1000 sleep 1000 & echo $$ $!; wait";
+    let script = "setsid sleep 60 & set -m; sleep 1000 & timeout 1000 sleep 1000 & echo $$ $!; wait";
     let mut guard = Guard::of_script(script, HOUR, HOUR);
     let group = guard.started().await;
     guard.output.pids().await;

@@ -2,11 +2,25 @@
 
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{Locks, done, finished, lives, parent, pid, send, state, until};
 
-const TTL: Duration = Duration::from_secs(2);
+/// A stopped process, which goes on when this is dropped: nothing could end what a stopped guard process watches over.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(pid: Pid) -> Self {
+        send(Signal::STOP, pid);
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
 
 /// A next holder, which says which of `members` it still meets.
 async fn next_holder(locks: &Locks, members: [Pid; 2]) -> String {
@@ -19,11 +33,12 @@ async fn next_holder(locks: &Locks, members: [Pid; 2]) -> String {
 async fn the_command_of_a_stopped_lockctl_is_dead_before_the_next_holder_runs() {
     let locks = Locks::new();
     let (holder, members) = locks.holder("a", &["--ttl", "2s"]).await;
-    send(Signal::STOP, pid(&holder));
+    let stopped = Stopped::new(pid(&holder));
     assert_eq!(next_holder(&locks, members).await, "entered\n");
     assert_eq!(state(pid(&holder)), Some('T'));
-    tokio::time::sleep(Duration::from_secs(5).saturating_sub(TTL)).await;
-    send(Signal::CONT, pid(&holder));
+    // For longer than the lease could have been extended by anything sent before.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    drop(stopped);
     let holder = finished(holder).await;
     assert_eq!(holder.status, Some(70), "{holder:?}");
     assert!(holder.stderr.starts_with("lockctl: lock \"a\" was lost while the command ran: "), "{holder:?}");
@@ -55,7 +70,7 @@ async fn a_stopped_guard_process_does_not_keep_the_command_of_a_lost_lock_alive(
     let locks = Locks::new();
     let (holder, members) = locks.holder("a", &["--ttl", "2s"]).await;
     let guard = parent(members[0]);
-    send(Signal::STOP, guard);
+    let _stopped = Stopped::new(guard);
     assert_eq!(done(&mut locks.lockctl(&["release", "a", "--force"])).await.status, Some(0));
     assert_eq!(finished(holder).await.status, Some(70));
     until(|| !members.into_iter().chain([guard]).any(lives)).await;
