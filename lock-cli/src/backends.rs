@@ -1,6 +1,6 @@
 use humantime::format_duration;
 use lock_config::{Scheme, Schemes};
-use lock_core::Capabilities;
+use lock_core::{Capabilities, Result};
 use serde_json::{Value, json};
 
 use crate::args::BackendsArgs;
@@ -10,8 +10,7 @@ use crate::output::{print, print_json, table};
 
 /// Shows what the backends of the plainest URLs promise. Nothing is connected to.
 pub(crate) fn backends(args: &BackendsArgs, schemes: &Schemes) -> Result<Status, Failure> {
-    let promises: Vec<_> =
-        schemes.iter().map(|scheme| Ok((scheme, scheme.capabilities()?))).collect::<Result<_, Failure>>()?;
+    let promises: Vec<_> = schemes.iter().map(|scheme| (scheme, scheme.capabilities())).collect();
     if args.json {
         print_json(&promises.iter().map(|(scheme, promise)| to_json(scheme, promise)).collect::<Value>())?;
     } else {
@@ -20,7 +19,13 @@ pub(crate) fn backends(args: &BackendsArgs, schemes: &Schemes) -> Result<Status,
     Ok(Status::DONE)
 }
 
-fn to_json(scheme: &Scheme, promise: &Capabilities) -> Value {
+fn to_json(scheme: &Scheme, promise: &Result<Capabilities>) -> Value {
+    let promise = match promise {
+        Ok(promise) => promise,
+        Err(error) => {
+            return json!({ "scheme": scheme.name(), "about": scheme.about(), "error": error.to_string() });
+        }
+    };
     json!({
         "scheme": scheme.name(),
         "about": scheme.about(),
@@ -43,9 +48,9 @@ fn to_json(scheme: &Scheme, promise: &Capabilities) -> Value {
 }
 
 /// A column for each scheme, and the sentences below.
-fn to_text(promises: &[(&Scheme, Capabilities)]) -> String {
+fn to_text(promises: &[(&Scheme, Result<Capabilities>)]) -> String {
     let row = |title: &str, cell: &dyn Fn(&Capabilities) -> String| {
-        let cells = promises.iter().map(|(_, promise)| cell(promise));
+        let cells = promises.iter().map(|(_, promise)| promise.as_ref().map_or_else(|_| "-".to_owned(), cell));
         std::iter::once(title.to_owned()).chain(cells).collect()
     };
     let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
@@ -69,7 +74,28 @@ fn to_text(promises: &[(&Scheme, Capabilities)]) -> String {
     ];
     let mut text = table(&rows);
     for (scheme, promise) in promises {
-        text += &format!("\n{}: {}\n  rests on: {}\n", scheme.name(), scheme.about(), promise.assumption);
+        let rests_on = match promise {
+            Ok(promise) => format!("rests on: {}", promise.assumption),
+            Err(error) => format!("can't be told: {error}"),
+        };
+        text += &format!("\n{}: {}\n  {rests_on}\n", scheme.name(), scheme.about());
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use lock_core::{Error, ErrorKind, MemoryBackend};
+
+    use super::*;
+
+    #[test]
+    fn a_scheme_without_a_plain_url_is_shown_with_the_reason() {
+        let refuse = |_: &_| Err::<MemoryBackend, _>(Error::new(ErrorKind::InvalidConfig, "no host"));
+        let schemes = Schemes::builtin().with("picky", refuse);
+        let promises: Vec<_> = schemes.iter().map(|scheme| (scheme, scheme.capabilities())).collect();
+        let text = to_text(&promises);
+        assert!(text.contains("picky") && text.contains("can't be told: no host"), "{text}");
+        assert_eq!(to_json(promises.last().unwrap().0, &promises.last().unwrap().1)["error"], "no host");
+    }
 }
