@@ -67,7 +67,7 @@
 //! | `shared=true` | [`FileConfig::with_shared`] | `false`: a directory that others may write is refused |
 //!
 //! The directory is made with mode 0700. It must belong to this user or to root, be no symbolic link, and be on a file system
-//! of this host.
+//! of this host. The directories above it are taken as they are: who may change one of them can put another in its place.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("lock-file needs Linux: its boot-time clock, its boot id and inotify");

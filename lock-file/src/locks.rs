@@ -92,7 +92,7 @@ impl Locks {
                 Named::Lock(name) if is_wanted(&name) => names.push(name),
                 // Only the records tell whether these are wanted.
                 Named::Hashed(directory) => {
-                    let holder = Self::holder_in(&root, directory, None)?;
+                    let holder = Self::holder_in(&root, directory, None);
                     with_long_names.extend(holder.filter(|holder| is_wanted(&holder.name)));
                 }
                 _ => {}
@@ -109,7 +109,7 @@ impl Locks {
             if items.len() > PAGE {
                 break;
             }
-            items.extend(Self::holder_in(&root, directory_name(&name), Some(&name))?);
+            items.extend(Self::holder_in(&root, directory_name(&name), Some(&name)));
         }
         items.extend(with_long_names);
         if items.len() <= PAGE {
@@ -120,11 +120,11 @@ impl Locks {
         Ok(Page::and_more(items, last))
     }
 
-    fn holder_in(root: &Root<'_>, directory: String, name: Option<&LockName>) -> Result<Option<Holder>> {
-        match LockDirectory::open(root, directory)? {
-            Some(directory) => holder(&directory, name),
-            None => Ok(None),
-        }
+    /// Who holds the lock of one directory among many. One that can't be read must not hide the others.
+    fn holder_in(root: &Root<'_>, directory: String, name: Option<&LockName>) -> Option<Holder> {
+        let found = LockDirectory::open(root, directory);
+        let found = found.and_then(|found| found.map_or(Ok(None), |directory| holder(&directory, name)));
+        found.unwrap_or_else(|error| name.map(|name| Holder::new(name.clone(), format!("unknown: {error}"))))
     }
 
     /// Does something in the directory of a lock, or gives `otherwise` where there is none.

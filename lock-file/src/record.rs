@@ -113,9 +113,9 @@ impl Record {
         }
         let mut lines = Lines(body);
         if lines.rest_of_line() != Some(HEAD) {
-            return Err(Damage("it is of another version"));
+            return Err(Damage("another version of this library wrote it"));
         }
-        lines.record().ok_or(Damage("a line of it is wrong"))
+        lines.record().ok_or(Damage("its checksum is right and a line is not: another program wrote it"))
     }
 
     /// What the record tells people of its holder.

@@ -169,6 +169,22 @@ async fn a_lock_taken_away_is_lost_to_its_holder_and_free_for_others() {
 }
 
 #[tokio::test]
+async fn a_lock_that_cannot_be_read_does_not_hide_the_others_from_a_listing() {
+    let lab = Lab::new();
+    let backend = lab.backend();
+    for on in ["a", "b"] {
+        granted(backend.try_acquire(&claim(on)).await);
+    }
+    let record = lab.record("a");
+    fs::remove_file(&record).unwrap();
+    symlink("elsewhere", record).unwrap();
+    let listed = backend.list("", None).await.unwrap().items;
+    assert_eq!(listed.iter().map(|holder| holder.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert!(listed[0].owner.starts_with("unknown: "), "{}", listed[0].owner);
+    assert_eq!(backend.inspect(&name("a")).await.unwrap_err().kind(), ErrorKind::Denied);
+}
+
+#[tokio::test]
 async fn held_locks_are_listed_in_order_and_by_pages() {
     let lab = Lab::new();
     let backend = lab.backend();
