@@ -216,9 +216,9 @@ impl LockClient {
     }
 }
 
-/// The error when the runtime at home ended under a call.
+/// The error of a call whose task at home has ended without an answer.
 pub(crate) fn gone() -> Error {
-    Error::new(ErrorKind::Closed, "the runtime that the client ran on was shut down")
+    Error::new(ErrorKind::Closed, "the client's runtime was shut down, or its backend panicked")
 }
 
 impl LockClientBuilder {

@@ -120,7 +120,7 @@ impl LockGuard {
     /// Gives the lock back and waits until the service has confirmed it, or could not.
     ///
     /// From the first poll on the lock counts as not held, whatever comes. If the service gives no answer, the client goes on
-    /// trying in the background until the grant has ended by itself. With [`min_hold`](crate::Lock::min_hold) it waits until
+    /// trying in the background until the grant has ended by itself, or its session where it belongs to one. With [`min_hold`](crate::Lock::min_hold) it waits until
     /// that time is over.
     ///
     /// It may be called again: it answers [`Release::NotHeld`] when there was nothing left to give back, as it does after a
@@ -129,7 +129,7 @@ impl LockGuard {
     /// # Errors
     ///
     /// Unavailable when the service gave no answer yet; Denied when it refused; Unexpected; Closed in a fork, or when the
-    /// runtime that the client ran on was shut down before.
+    /// client's runtime was shut down meanwhile.
     ///
     /// # Cancel safety
     ///

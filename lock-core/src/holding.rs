@@ -1,30 +1,19 @@
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use crate::hold::Command;
-use crate::keeper::{Held, Keeper};
+use crate::keeper::{Held, Keeper, no_answer};
 use crate::record::{End, Record};
 use crate::shared::in_time;
-use crate::waiting::Watch;
-use crate::{BootTime, Extension, LossReason, Place, Release, Result, Watching};
-
-/// The least pause between two questions that a watch on the own grant caused.
-const HINT_PAUSE: Duration = Duration::from_millis(50);
+use crate::waiting::HINT_PAUSE;
+use crate::{BootTime, Extension, LossReason, Release, Result, Watching};
 
 /// The least time for an extension, and between two of them: a service that grants next to nothing must not make it a busy
 /// loop.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
-
-/// A hint that the own grant is gone.
-struct GrantWatch {
-    watch: Watch,
-    /// For which place the watch was made.
-    place: Option<Place>,
-    /// Grows with each hint that had no reason.
-    pause: Duration,
-}
 
 impl Keeper {
     /// Extends the lease until it is given back or lost, then cleans up.
@@ -33,17 +22,17 @@ impl Keeper {
         let _latch = Latch(Arc::clone(&held.record));
         let (shared, record) = (Arc::clone(&self.shared), Arc::clone(&held.record));
         let (clock, never) = (&shared.clock, BootTime::from_boot(Duration::MAX));
-        let mut news = self.grant_watch(HINT_PAUSE, clock.now());
+        let (mut watch, mut hint_pause) = (self.watch(Watching::Grant, clock.now()), HINT_PAUSE);
         let (mut leave_at, mut waiting) = (None, Vec::<oneshot::Sender<Result<Release>>>::new());
         while !held.is_over {
             tokio::select! {
                 biased;
                 () = clock.sleep_until(record.deadline()) => {
-                    record.end(End::Lost(LossReason::Expired));
+                    self.lose(&record, LossReason::Expired);
                     held.is_over = true;
                 }
                 () = shared.closing() => {
-                    record.end(End::Lost(LossReason::Closed));
+                    self.lose(&record, LossReason::Closed);
                     held.is_over = true;
                 }
                 () = clock.sleep_until(leave_at.unwrap_or(never)), if leave_at.is_some() => held.is_over = true,
@@ -65,31 +54,25 @@ impl Keeper {
                         }
                     }
                 },
-                () = &mut news.watch => {
+                () = watch.hint.as_mut() => {
                     self.verify(&mut held).await;
-                    let pause = (news.pause * 2).min(record.ttl() / 3).max(HINT_PAUSE);
-                    news = self.grant_watch(pause, clock.now() + news.pause);
+                    // A hint that had no reason is followed less and less often.
+                    watch = self.watch(Watching::Grant, clock.now() + hint_pause);
+                    hint_pause = (hint_pause * 2).min(record.ttl() / 3).max(HINT_PAUSE);
                 }
             }
-            if news.place != self.claim.place {
-                news = self.grant_watch(news.pause, clock.now());
+            if std::mem::take(&mut held.was_silent) || !watch.is_for(self.claim.place.as_ref()) {
+                watch = self.watch(Watching::Grant, clock.now());
             }
-        }
-        if record.loss().is_some() {
-            // Whoever is next in this process need not wait for our clean-up.
-            self.ticket.leave();
         }
         self.release(waiting, Some(held)).await;
     }
 
-    /// A watch on the own grant that begins at `from`.
-    fn grant_watch(&self, pause: Duration, from: BootTime) -> GrantWatch {
-        let (clock, watch) = (self.shared.clock.clone(), self.watch(Watching::Grant));
-        let watch = async move {
-            clock.sleep_until(from).await;
-            watch.await;
-        };
-        GrantWatch { watch: Box::pin(watch), place: self.claim.place.clone(), pause }
+    /// Ends a lease as lost, unless it has ended before, and lets the next in line ask: it need not wait for the clean-up.
+    fn lose(&self, record: &Record, reason: LossReason) {
+        if record.end(End::Lost(reason)).is_some() {
+            self.ticket.leave();
+        }
     }
 
     /// Finds out whether the grant is still there. A lease that nobody wants to be extended ends no later for it.
@@ -113,16 +96,18 @@ impl Keeper {
         match self.ask_for_extension(held).await {
             Ok(Some(granted)) if record.extend(sent_at, granted) => {
                 held.extend_at = self.extension_after(sent_at, granted);
+                // A watch that was made during an outage may never have been armed.
+                held.was_silent = std::mem::take(&mut held.is_silent);
                 Ok(())
             }
             Ok(_) => {
                 // The grant is gone, or its yes came too late to count.
-                record.end(End::Lost(LossReason::Expired));
+                self.lose(&record, LossReason::Expired);
                 held.is_over = true;
                 Err(record.ended_error())
             }
             Err(error) => {
-                self.claim.ttl = ttl_before;
+                (self.claim.ttl, held.is_silent) = (ttl_before, true);
                 if record.extension_failed() {
                     let (name, owner) = (&self.claim.name, self.claim.owner);
                     tracing::event!(name: "lock.at_risk", tracing::Level::WARN, %name, %owner, %error, "lock at risk");
@@ -132,22 +117,30 @@ impl Keeper {
         }
     }
 
-    /// Asks the service once; none when the grant is gone. A loss is told also while the call has no answer.
+    /// Asks the service once; none when the grant is gone.
+    ///
+    /// A loss is told also while the call has no answer. Whoever closes or releases meanwhile waits for the answer only as
+    /// long as an answer ordinarily takes: with it, the release need not reckon with a call that is still on its way.
     async fn ask_for_extension(&mut self, held: &mut Held) -> Result<Option<Duration>> {
-        let (shared, record) = (Arc::clone(&self.shared), &held.record);
+        let (shared, record) = (Arc::clone(&self.shared), Arc::clone(&held.record));
+        let clock = &shared.clock;
         let limit = shared.op_timeout.min(record.ttl() / 4).max(PAUSE_MIN);
+        let hurry = async {
+            record.ended().await;
+            clock.sleep_until(clock.now() + shared.overdue()).await;
+        };
         let answer = {
-            let mut call = std::pin::pin!(in_time(limit, shared.backend.extend(&self.claim)));
+            let mut call = pin!(in_time(limit, shared.backend.extend(&self.claim)));
+            let mut hurry = pin!(hurry);
             loop {
                 tokio::select! {
                     biased;
                     answer = &mut call => break answer,
-                    () = shared.clock.sleep_until(record.deadline()), if record.is_held() => {
-                        record.end(End::Lost(LossReason::Expired));
+                    () = clock.sleep_until(record.deadline()), if record.is_held() => {
+                        self.lose(&record, LossReason::Expired);
                     }
-                    () = shared.closing(), if record.is_held() => {
-                        record.end(End::Lost(LossReason::Closed));
-                    }
+                    () = shared.closing(), if record.is_held() => self.lose(&record, LossReason::Closed),
+                    () = &mut hurry => break Err(no_answer()),
                 }
             }
         };
@@ -158,7 +151,7 @@ impl Keeper {
                 Ok(Some(ttl))
             }
             Ok(Extension::Lost) => {
-                record.end(End::Lost(LossReason::Gone));
+                self.lose(&record, LossReason::Gone);
                 held.is_over = true;
                 Ok(None)
             }

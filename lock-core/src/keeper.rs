@@ -8,7 +8,7 @@ use crate::hold::{Command, Hold};
 use crate::line::Ticket;
 use crate::record::{Record, deadline};
 use crate::shared::{Kept, Shared, in_time};
-use crate::{Attempt, BootTime, Claim, Error, ErrorKind, FencingToken, Grant, Result};
+use crate::{Attempt, BootTime, Ceiling, Claim, Error, ErrorKind, FencingToken, Grant, Result};
 
 /// Owns one claim from before the first byte is sent until the service has confirmed the end.
 ///
@@ -56,6 +56,10 @@ pub(crate) struct Held {
     pub(crate) extend_at: Option<BootTime>,
     /// Whether nothing is held any more, whatever the holder was told.
     pub(crate) is_over: bool,
+    /// Whether the last extension failed.
+    pub(crate) is_silent: bool,
+    /// Whether the one before an extension that has just succeeded had failed.
+    pub(crate) was_silent: bool,
 }
 
 impl Keeper {
@@ -88,7 +92,7 @@ impl Keeper {
         let outcome = match self.ask(caller).await {
             Ok(Attempt::Granted(grant)) => match self.granted(sent_at, &grant) {
                 Ok(Some((held, hold))) => return Some(self.hand_over(held, hold, caller)),
-                Ok(None) => Err(too_late(&self.claim, &grant)),
+                Ok(None) => Err(too_late(&grant).in_context(format_args!("lock {:?}", self.claim.name))),
                 Err(error) => Err(error),
             },
             Ok(Attempt::Contended(_)) => Ok(None),
@@ -106,19 +110,21 @@ impl Keeper {
             self.above = self.claim.above;
         }
         let had_traces = std::mem::replace(&mut self.traces, true);
-        let (clock, limit) = (&self.shared.clock, self.shared.op_timeout);
-        let overdue = clock.now() + limit / 5;
+        let clock = &self.shared.clock;
+        let (overdue, mut is_overdue) = (clock.now() + self.shared.overdue(), false);
         let answer = {
-            let mut call = std::pin::pin!(in_time(limit, backend.try_acquire(&self.claim)));
+            let mut call = std::pin::pin!(in_time(self.shared.op_timeout, backend.try_acquire(&self.claim)));
             loop {
                 tokio::select! {
                     biased;
                     answer = &mut call => break answer,
-                    gave_up = caller.gives_up() => {
-                        // An answer that takes so long is none, whatever was said before.
-                        let trouble = self.trouble.clone().or_else(|| (clock.now() >= overdue).then(no_answer));
-                        caller.tell_why(gave_up, trouble);
+                    () = clock.sleep_until(overdue), if !is_overdue => {
+                        // Whatever it said before: now it says nothing, and those behind shall know it too.
+                        is_overdue = true;
+                        self.trouble.get_or_insert_with(no_answer);
+                        self.ticket.report(self.trouble.as_ref());
                     }
+                    gave_up = caller.gives_up() => caller.tell_why(gave_up, self.trouble.clone()),
                 }
             }
         };
@@ -180,7 +186,15 @@ impl Keeper {
         let (sender, commands) = mpsc::unbounded_channel();
         self.ticket.hold(Arc::clone(&record), sender.downgrade());
         let extend_at = self.extension_after(sent_at, grant.ttl);
-        let held = Held { record: Arc::clone(&record), commands, granted_at, extend_at, is_over: false };
+        let held = Held {
+            record: Arc::clone(&record),
+            commands,
+            granted_at,
+            extend_at,
+            is_over: false,
+            is_silent: false,
+            was_silent: false,
+        };
         Ok(Some((held, Hold { record, commands: sender })))
     }
 
@@ -194,13 +208,24 @@ impl Keeper {
     }
 }
 
-/// The error of a claim that has never had an answer.
-fn no_answer() -> Error {
+/// A keeper that ends without having ended its claim, by a panic or with its runtime, leaves what it has at the service.
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        if self.traces {
+            let is_over = self.shared.capabilities.ceiling == Ceiling::Claim;
+            self.shared
+                .note_left(&self.claim.name, if is_over { self.free_by } else { BootTime::from_boot(Duration::MAX) });
+        }
+    }
+}
+
+/// The error while the service says nothing.
+pub(crate) fn no_answer() -> Error {
     Error::new(ErrorKind::Unavailable, "the service has given no answer")
 }
 
 /// The error for a grant whose time was over when its answer came.
-pub(crate) fn too_late(claim: &Claim, grant: &Grant) -> Error {
-    let message = format!("lock {:?}: the answer took longer than the granted ttl of {:?}", claim.name, grant.ttl);
+pub(crate) fn too_late(grant: &Grant) -> Error {
+    let message = format!("the answer took longer than the granted ttl of {:?}", grant.ttl);
     Error::new(ErrorKind::Unavailable, message)
 }

@@ -40,7 +40,7 @@ pub enum LossReason {
     MaxHold,
     /// The client was closed.
     Closed,
-    /// Nobody extends it any more: the runtime that did was shut down.
+    /// Nobody extends it any more: the client's runtime was shut down, its backend panicked, or this process is a fork.
     Abandoned,
 }
 
@@ -175,7 +175,7 @@ impl fmt::Display for LossReason {
             Self::Gone => "the service said that the grant is gone",
             Self::MaxHold => "it was held for as long as its holder allowed",
             Self::Closed => "the client was closed",
-            Self::Abandoned => "the runtime that extended it was shut down",
+            Self::Abandoned => "nobody extends it any more",
         })
     }
 }

@@ -159,7 +159,7 @@ impl Record {
             Some(Err(error)) => Err(error.clone()),
             None => {
                 let message = format!(
-                    "lock {:?}: the runtime that its client ran on was shut down; the lock ends by its ttl",
+                    "lock {:?} was not given back: the client's runtime was shut down, or its backend panicked; it ends by its ttl",
                     self.name
                 );
                 Err(Error::new(ErrorKind::Closed, message))
@@ -198,6 +198,12 @@ impl Record {
             // The sender lives in `self`: it can't fail.
             let _ = terms.changed().await;
         }
+    }
+
+    /// Resolves when the lease has ended, in whatever way, and somebody has noticed.
+    pub(crate) async fn ended(&self) {
+        // The sender lives in `self`: it can't fail.
+        let _ = self.terms.subscribe().wait_for(|terms| terms.end.is_some()).await;
     }
 
     /// Resolves when the deadline has moved away from `known`, or the lease has ended.

@@ -14,17 +14,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 impl Keeper {
-    /// Gives back what the claim may have at the service, and tells those who wait for it.
+    /// Gives back what the claim may have at the service, and tells those who wait for it. After a loss nobody does.
     ///
     /// It is tried again until the service has answered, or until the grant has ended by itself.
     pub(crate) async fn release(&mut self, mut waiting: Vec<oneshot::Sender<Result<Release>>>, held: Option<Held>) {
         let (clock, limit) = (self.shared.clock.clone(), self.shared.op_timeout);
-        let record = held.as_ref().map(|held| held.record.clone());
-        let is_lost = record.as_ref().is_some_and(|record| record.loss().is_some());
-        let mut commands = held.map(|held| held.commands);
-        if is_lost {
-            waiting.drain(..).for_each(|reply| _ = reply.send(Ok(Release::NotHeld)));
-        }
+        let (record, mut commands) = held.map(|held| (held.record, held.commands)).unzip();
         let mut pause = PAUSE;
         loop {
             let released = in_time(limit, self.shared.backend.release(&self.claim)).await;
@@ -56,12 +51,9 @@ impl Keeper {
                     waiting.extend(release_of(command));
                 }
             }
-            let told = if is_lost { Ok(Release::NotHeld) } else { released.clone() };
-            waiting.drain(..).for_each(|reply| _ = reply.send(told.clone()));
+            waiting.drain(..).for_each(|reply| _ = reply.send(released.clone()));
             if is_done {
-                if released.is_err() {
-                    self.shared.note_left(&self.claim.name, self.free_by);
-                }
+                self.traces = released.is_err();
                 return;
             }
             let again = clock.now() + pause / 2 + pause.mul_f32(fastrand::f32() / 2.0);

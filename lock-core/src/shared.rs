@@ -44,6 +44,11 @@ impl Shared {
         }
     }
 
+    /// An answer that takes longer is waited for, and counts as none for whoever can't wait.
+    pub(crate) fn overdue(&self) -> Duration {
+        self.op_timeout / 10
+    }
+
     /// Refuses new work, and lets what is under way come to its end.
     pub(crate) fn close(&self) {
         self.closing.send_replace(true);

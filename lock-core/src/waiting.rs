@@ -3,9 +3,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::caller::Caller;
+use crate::caller::{Caller, GaveUp};
 use crate::keeper::{Held, Keeper, too_late};
-use crate::{Attempt, Contention, FencingToken, Notice, OwnerId, Place, Watching};
+use crate::{Attempt, BootTime, Contention, FencingToken, Notice, OwnerId, Place, Watching};
 
 /// The longest time between two asks: what a lost wake-up can cost at most.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -20,10 +20,21 @@ const PAUSE_PUSHED: Duration = Duration::from_millis(500);
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 
 /// Between two asks that a watch caused without a new answer, so that a watch that always returns is no busy loop.
-const HINT_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const HINT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A backend's watch, kept over several asks.
-pub(crate) type Watch = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// A backend's watch on behalf of a claim, kept over several asks.
+pub(crate) struct Watched {
+    pub(crate) hint: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Where the claim stood when the watch was made.
+    place: Option<Place>,
+}
+
+impl Watched {
+    /// Whether the watch still is for where the claim stands.
+    pub(crate) fn is_for(&self, place: Option<&Place>) -> bool {
+        self.place.as_ref() == place
+    }
+}
 
 impl Keeper {
     /// Stands in this client's line, then asks again and again until the lock is granted or the caller gives up.
@@ -32,15 +43,19 @@ impl Keeper {
         loop {
             tokio::select! {
                 biased;
-                // First, since a client that is being closed lets go of its locks, and its waiters must not take them.
+                // First, so that also the shortest wait asks once if nobody stands before it.
+                () = self.ticket.turn() => {}
                 gave_up = caller.gives_up() => {
                     let trouble = self.ticket.trouble().or_else(|| self.trouble.clone().filter(|_| self.traces));
                     caller.tell_why(gave_up, trouble);
                     return None;
                 }
-                () = self.ticket.turn() => {}
             }
-            self.ticket.report(self.trouble.as_ref());
+            if self.shared.is_closing() {
+                // A client that is being closed lets go of its locks, and its own waiters must not take them.
+                caller.tell_why(GaveUp::Closing, None);
+                return None;
+            }
             let sent_at = self.shared.clock.now();
             let answer = self.ask(caller).await;
             self.ticket.report(self.trouble.as_ref());
@@ -49,7 +64,7 @@ impl Keeper {
                 Ok(Attempt::Granted(grant)) => match self.granted(sent_at, &grant) {
                     Ok(Some((held, hold))) => return Some(self.hand_over(held, hold, caller)),
                     Ok(None) => {
-                        self.trouble = Some(too_late(&self.claim, &grant));
+                        self.trouble = Some(too_late(&grant));
                         self.start_anew();
                         waiting.unanswered();
                     }
@@ -88,7 +103,7 @@ impl Keeper {
     fn start_anew(&mut self) {
         let beside = self.shared.line.beside(&self.claim.name);
         let mut old = Self::new(Arc::clone(&self.shared), self.claim.clone(), beside, self.terms);
-        old.free_by = self.free_by;
+        (old.traces, old.free_by) = (true, self.free_by);
         tokio::spawn(async move { old.release(Vec::new(), None).await });
         self.claim.owner = OwnerId::random();
         (self.claim.unsure, self.claim.token, self.claim.place) = (false, None, None);
@@ -100,9 +115,8 @@ impl Keeper {
         let clock = &self.shared.clock;
         let asked_at = clock.now();
         let pause = waiting.next_pause().min(PAUSE_MAX).min(self.claim.ttl / 3).max(PAUSE_MIN);
-        if waiting.watch.is_none() || waiting.watched != self.claim.place {
-            waiting.watched.clone_from(&self.claim.place);
-            waiting.watch = Some(self.watch(Watching::Turn));
+        if !waiting.watch.as_ref().is_some_and(|watch| watch.is_for(self.claim.place.as_ref())) {
+            waiting.watch = Some(self.watch(Watching::Turn, asked_at));
         }
         let may_follow_hint = if waiting.hint_was_empty { asked_at + HINT_PAUSE } else { asked_at };
         let watch = waiting.watch.as_mut().expect("it was just made");
@@ -111,7 +125,7 @@ impl Keeper {
             () = clock.sleep_until(asked_at + pause) => waiting.hinted = false,
             () = async {
                 clock.sleep_until(may_follow_hint).await;
-                watch.await;
+                watch.hint.as_mut().await;
             } => {
                 waiting.watch = None;
                 waiting.hinted = true;
@@ -119,17 +133,23 @@ impl Keeper {
         }
     }
 
-    pub(crate) fn watch(&self, what: Watching) -> Watch {
-        let (backend, claim) = (Arc::clone(&self.shared.backend), self.claim.clone());
-        Box::pin(async move { backend.watch(&claim, what).await })
+    /// A watch that begins at `from`.
+    pub(crate) fn watch(&self, what: Watching, from: BootTime) -> Watched {
+        let (shared, claim) = (Arc::clone(&self.shared), self.claim.clone());
+        let place = claim.place.clone();
+        let hint = Box::pin(async move {
+            shared.clock.sleep_until(from).await;
+            shared.backend.watch(&claim, what).await;
+        });
+        Watched { hint, place }
     }
 }
 
 /// What a waiting claim remembers from one ask to the next.
 struct Waiting {
-    watch: Option<Watch>,
-    /// For which place the watch was made.
-    watched: Option<Place>,
+    watch: Option<Watched>,
+    /// Whether the service has been silent since its last answer.
+    was_silent: bool,
     /// Whether the last ask was caused by a hint.
     hinted: bool,
     /// Whether that hint brought no new answer.
@@ -141,12 +161,24 @@ struct Waiting {
 
 impl Waiting {
     fn new(pause: Duration) -> Self {
-        Self { watch: None, watched: None, hinted: false, hint_was_empty: false, pause, retry_after: None, last: None }
+        Self {
+            watch: None,
+            was_silent: false,
+            hinted: false,
+            hint_was_empty: false,
+            pause,
+            retry_after: None,
+            last: None,
+        }
     }
 
     fn contended(&mut self, contention: &Contention, first_pause: Duration) {
         let answer = Some((contention.place.clone(), contention.token));
         let news = self.last != answer;
+        if std::mem::take(&mut self.was_silent) {
+            // A watch that was made during an outage may never have been armed.
+            self.watch = None;
+        }
         self.hint_was_empty = self.hinted && !news;
         if news {
             self.pause = first_pause;
@@ -156,8 +188,8 @@ impl Waiting {
     }
 
     fn unanswered(&mut self) {
-        // A watch of another claim, or of a service that was away, tells nothing about this one.
-        (self.watch, self.hint_was_empty, self.retry_after) = (None, true, None);
+        (self.watch, self.was_silent) = (None, true);
+        (self.hint_was_empty, self.retry_after) = (true, None);
     }
 
     /// The back-off, jittered so that waiters of many clients don't ask in step, unless the present grant ends before.

@@ -271,3 +271,29 @@ async fn the_reason_of_a_loss_does_not_change() {
     assert_eq!(lost.await, LossReason::Expired);
     assert_eq!(guard.lost().await, LossReason::Expired);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_late_yes_revives_nothing_after_a_suspend() {
+    let locks = TestLocks::new();
+    let guard = locks.client().lock("a").ttl(TTL).acquire().await.unwrap();
+    locks.delay_next(Op::Extend, Duration::from_millis(3));
+    while locks.calls(Op::Extend) == 0 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    // The jump is noticed by nobody before the yes comes.
+    locks.clock().jump(TTL * 7 / 10);
+    for _ in 0..300 {
+        assert!(!guard.is_held(), "{guard:?}");
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_try_to_extend_leaves_time_for_another() {
+    let locks = TestLocks::new();
+    let guard = locks.client().lock("a").ttl(Duration::from_secs(3)).acquire().await.unwrap();
+    locks.hang(Op::Extend);
+    sleep(Duration::from_millis(2700)).await;
+    assert!(guard.is_held());
+    assert!(locks.calls(Op::Extend) >= 2, "{}", locks.calls(Op::Extend));
+}

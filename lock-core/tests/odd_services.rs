@@ -1,14 +1,17 @@
 //! What the core sends to a service, and what it makes of odd answers. Under a paused clock.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use lock_core::{
-    Attempt, Backend, Capabilities, Claim, Clock, Contention, Error, ErrorKind, Extension, FencingToken, Grant, Holder,
-    LeaseState, LockClient, LockName, LossReason, Op, Place, Release, Result, Scope, TtlChange, async_trait,
+    Attempt, Backend, Capabilities, Ceiling, Claim, Clock, Contention, Error, ErrorKind, Extension, FencingToken,
+    Grant, Holder, LeaseState, LockClient, LockName, LossReason, Notice, Op, Place, Release, Result, Scope, TtlChange,
+    Watching, async_trait,
 };
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 const TTL: Duration = Duration::from_secs(30);
@@ -20,7 +23,12 @@ struct Scripted {
     extensions: Mutex<VecDeque<Option<Result<Extension>>>>,
     releases: Mutex<VecDeque<Option<Result<Release>>>>,
     asked: Mutex<Vec<(Op, Claim)>>,
+    watched: Mutex<Vec<Option<Place>>>,
+    /// Whether a watch is never armed.
+    is_deaf: AtomicBool,
+    hints: Notify,
     ttl_is_fixed: bool,
+    grants_belong_to_a_session: bool,
 }
 
 impl Scripted {
@@ -54,6 +62,10 @@ impl Backend for &'static Scripted {
         if self.ttl_is_fixed {
             capabilities.ttl_change = TtlChange::Fixed;
         }
+        if self.grants_belong_to_a_session {
+            capabilities.ceiling = Ceiling::Session;
+        }
+        capabilities.wakeup = Notice::Push;
         capabilities
     }
 
@@ -76,6 +88,14 @@ impl Backend for &'static Scripted {
 
     async fn inspect(&self, _: &LockName) -> Result<Option<Holder>> {
         Ok(None)
+    }
+
+    async fn watch(&self, claim: &Claim, _: Watching) {
+        locked(&self.watched).push(claim.place.clone());
+        if self.is_deaf.load(Ordering::Relaxed) {
+            std::future::pending().await
+        }
+        self.hints.notified().await;
     }
 }
 
@@ -291,4 +311,99 @@ async fn clean_up_goes_on_for_as_long_as_the_grant_may_live() {
     drop(guard);
     sleep(TTL * 5).await;
     assert_eq!(service.asked(Op::Release).len(), 101, "the last one was answered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_belongs_to_a_session_is_given_back_however_long_it_takes() {
+    let (service, client) = Scripted { grants_belong_to_a_session: true, ..Scripted::default() }.client();
+    for _ in 0..200 {
+        locked(&service.releases).push_back(Some(no_answer()));
+    }
+    drop(client.lock("a").ttl(TTL).acquire().await.unwrap());
+    sleep(TTL * 10).await;
+    assert_eq!(service.asked(Op::Release).len(), 201, "the last one was answered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_extension_does_not_spoil_the_next_ones() {
+    let (service, client) = Scripted::default().client();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    service.will_extend(Some(Err(Error::new(ErrorKind::Denied, "too long"))));
+    assert_eq!(guard.extend(TTL * 2).await.unwrap_err().kind(), ErrorKind::Denied);
+    sleep(TTL).await;
+    assert_eq!(service.asked(Op::Extend)[1].ttl, TTL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_grant_is_watched_where_it_now_stands() {
+    let (service, client) = Scripted::default().client();
+    let moved = Place::new("moved");
+    service.will_extend(Some(Ok(Extension::extended_at(TTL, moved.clone()))));
+    let _guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    sleep(TTL / 2).await;
+    assert_eq!(*locked(&service.watched), [None, Some(moved)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_claim_after_one_that_was_granted_too_late_is_sure() {
+    let (service, client) = Scripted::default().client();
+    service.will_attempt(no_answer());
+    service.will_attempt(Ok(grant(1, Duration::from_nanos(1))));
+    let _guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    let asked = service.asked(Op::TryAcquire);
+    assert!(asked[0].owner == asked[1].owner && asked[1].owner != asked[2].owner);
+    assert_eq!(asked.iter().map(|claim| claim.unsure).collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(service.asked(Op::Release)[0].owner, asked[0].owner);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_service_says_is_left_of_a_grant_is_waited_for() {
+    let (service, client) = Scripted::default().client();
+    let left = Duration::from_millis(70);
+    service.will_attempt(Ok(Attempt::Contended(Contention::new().with_retry_after(left))));
+    let start = Instant::now();
+    let _guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    assert!((left..left * 2).contains(&start.elapsed()), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_made_during_an_outage_is_made_again_after_it() {
+    let (service, client) = Scripted::default().client();
+    // A waiter.
+    service.is_deaf.store(true, Ordering::Relaxed);
+    service.will_attempt(no_answer());
+    for _ in 0..3 {
+        service.will_attempt(Ok(Attempt::Contended(Contention::new())));
+    }
+    let waiter = tokio::spawn({
+        let lock = client.lock("a").ttl(TTL);
+        async move { lock.acquire().await }
+    });
+    sleep(Duration::from_millis(100)).await;
+    service.is_deaf.store(false, Ordering::Relaxed);
+    while service.asked(Op::TryAcquire).len() < 2 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    sleep(Duration::from_millis(1)).await;
+    service.hints.notify_waiters();
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(service.asked(Op::TryAcquire).len(), 3, "the hint was not heard");
+    let guard = waiter.await.unwrap().unwrap();
+
+    // The holder.
+    service.is_deaf.store(true, Ordering::Relaxed);
+    service.hints.notify_waiters();
+    service.will_extend(Some(no_answer()));
+    let extensions = service.asked(Op::Extend).len();
+    while service.asked(Op::Extend).len() < extensions + 2 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    service.is_deaf.store(false, Ordering::Relaxed);
+    service.will_extend(Some(no_answer()));
+    sleep(TTL).await;
+    service.will_extend(Some(Ok(Extension::Lost)));
+    let start = Instant::now();
+    service.hints.notify_waiters();
+    assert_eq!(guard.lost().await, LossReason::Gone);
+    assert!(start.elapsed() < Duration::from_millis(100), "{:?}", start.elapsed());
 }

@@ -136,3 +136,74 @@ async fn grants_that_always_come_too_late_are_no_busy_loop() {
     // One every 16 ms: the answer takes 11, and then it waits for 5.
     assert!(locks.calls(Op::TryAcquire) <= 626, "{}", locks.calls(Op::TryAcquire));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_fell_silent_is_one_to_all_who_wait() {
+    let locks = TestLocks::new();
+    let elsewhere = locks.hold_elsewhere("a").await;
+    let client = locks.client();
+    let waiters = [(); 2].map(|()| {
+        let lock = client.lock("a").wait(Duration::from_secs(4));
+        tokio::spawn(async move { lock.acquire().await })
+    });
+    sleep(Duration::from_millis(10)).await;
+    locks.hang(Op::TryAcquire);
+    elsewhere.release().await.unwrap();
+    for waiter in waiters {
+        assert_eq!(waiter.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_takes_its_time_is_not_one_that_is_away() {
+    let locks = TestLocks::new();
+    let client = locks.client();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    let head = client.lock("a").ttl(TTL);
+    let head = tokio::spawn(async move { head.acquire().await });
+    sleep(Duration::from_millis(1)).await;
+    let follower = client.lock("a").wait(Duration::from_millis(20));
+    let follower = tokio::spawn(async move { follower.acquire().await });
+    locks.delay_next(Op::TryAcquire, Duration::from_millis(50));
+    guard.release().await.unwrap();
+    assert_eq!(follower.await.unwrap().unwrap_err().kind(), ErrorKind::Timeout);
+    assert!(head.await.unwrap().unwrap().is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_ended_during_an_ask_is_over() {
+    let locks = TestLocks::new();
+    let elsewhere = locks.hold_elsewhere("a").await;
+    locks.hang(Op::TryAcquire);
+    assert!(locks.client().lock("a").ttl(TTL).wait(Duration::from_secs(1)).acquire().await.is_err());
+    locks.heal();
+    sleep(Duration::from_secs(6)).await;
+    let asked = locks.calls(Op::TryAcquire);
+    sleep(TTL * 3).await;
+    assert_eq!(locks.calls(Op::TryAcquire), asked, "nobody waits, and somebody asks");
+    drop(elsewhere);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_in_the_queue_is_given_back_also_after_a_refusal() {
+    let locks = TestLocks::new();
+    let elsewhere = locks.hold_elsewhere("a").await;
+    let lock = locks.client().lock("a").ttl(TTL);
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    sleep(Duration::from_millis(1)).await;
+    locks.fail_next(Op::TryAcquire, ErrorKind::Denied);
+    assert_eq!(waiter.await.unwrap().unwrap_err().kind(), ErrorKind::Denied);
+    elsewhere.release().await.unwrap();
+    sleep(Duration::from_millis(1)).await;
+    assert!(locks.client().lock("a").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_shortest_wait_asks_once() {
+    let locks = TestLocks::new();
+    let lock = locks.client().lock("a").wait(Duration::from_nanos(1));
+    assert!(lock.acquire().await.unwrap().is_held(), "it was free, and the service answered at once");
+    locks.hang(Op::TryAcquire);
+    let busy = locks.client().lock("b").wait(Duration::from_nanos(1));
+    assert_eq!(busy.acquire().await.unwrap_err().kind(), ErrorKind::Unavailable);
+}

@@ -160,3 +160,29 @@ async fn a_refused_release_is_not_forgotten() {
     sleep(TTL).await;
     assert!(client.close(Duration::from_secs(1)).await.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_release_does_not_wait_long_for_an_extension_that_hangs() {
+    let locks = TestLocks::new();
+    let client = locks.client();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    locks.hang(Op::Extend);
+    while locks.calls(Op::Extend) == 0 {
+        sleep(Duration::from_millis(100)).await;
+    }
+    let start = Instant::now();
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_does_not_wait_long_for_an_extension_that_hangs() {
+    let locks = TestLocks::new();
+    let client = locks.client();
+    let _guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    locks.hang(Op::Extend);
+    while locks.calls(Op::Extend) == 0 {
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert!(client.close(Duration::from_secs(1)).await.is_empty());
+}

@@ -253,3 +253,48 @@ async fn what_a_holder_says_of_itself_can_be_inspected() {
     assert!(client.list("b").await.unwrap().is_empty());
     assert!(client.lock("b").inspect().await.unwrap().is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_asks_often_enough_to_keep_its_place() {
+    let locks = TestLocks::new();
+    locks.hang(Op::Watch);
+    let elsewhere = locks.hold_elsewhere("a").await;
+    let lock = locks.client().lock("a").ttl(Duration::from_secs(3)).wait(TTL);
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    sleep(Duration::from_secs(20)).await;
+    assert!(locks.calls(Op::TryAcquire) >= 20, "{} asks in 20 s, with a ttl of 3 s", locks.calls(Op::TryAcquire));
+    waiter.abort();
+    drop(elsewhere);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_in_line_is_served_while_the_loser_cleans_up() {
+    let locks = TestLocks::new();
+    let client = locks.client();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    let lock = client.lock("a").ttl(TTL);
+    let next = tokio::spawn(async move { lock.acquire().await });
+    sleep(Duration::from_secs(1)).await;
+    locks.hang(Op::Release);
+    locks.evict("a").await;
+    guard.lost().await;
+    let start = Instant::now();
+    assert!(next.await.unwrap().unwrap().is_held());
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_in_line_is_served_while_the_losers_extension_hangs() {
+    let locks = TestLocks::new();
+    let client = locks.client();
+    let guard = client.lock("a").ttl(TTL).acquire().await.unwrap();
+    let lock = client.lock("a").ttl(TTL);
+    let next = tokio::spawn(async move { lock.acquire().await });
+    locks.hang(Op::Extend);
+    guard.lost().await;
+    // The service's own end of the grant.
+    sleep(TTL / 100).await;
+    let start = Instant::now();
+    assert!(next.await.unwrap().unwrap().is_held());
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+}
