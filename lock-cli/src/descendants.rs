@@ -6,12 +6,24 @@ use rustix::process::Pid;
 
 /// What `/proc` tells of a process. The numbers are 0 for what is outside of this pid namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Process {
+pub(crate) struct Process {
     id: i32,
     has_ended: bool,
     parent: i32,
     group: i32,
     session: i32,
+}
+
+impl Process {
+    /// None when it is outside of this pid namespace.
+    pub(crate) fn id(&self) -> Option<Pid> {
+        Pid::from_raw(self.id)
+    }
+
+    /// Its process group; None when that is outside of this pid namespace.
+    pub(crate) fn group(&self) -> Option<Pid> {
+        Pid::from_raw(self.group)
+    }
 }
 
 /// The processes below this one, except those that left its session or stayed in its process group.
@@ -22,7 +34,7 @@ struct Process {
 /// # Errors
 ///
 /// When `/proc` can't be read.
-pub(crate) fn descendants() -> io::Result<Vec<Pid>> {
+pub(crate) fn descendants() -> io::Result<Vec<Process>> {
     let mut others = Vec::new();
     for entry in fs::read_dir("/proc")? {
         // What can't be read has ended meanwhile.
@@ -35,7 +47,7 @@ pub(crate) fn descendants() -> io::Result<Vec<Pid>> {
     Ok(below(own, others))
 }
 
-fn below(own: Process, mut others: Vec<Process>) -> Vec<Pid> {
+fn below(own: Process, mut others: Vec<Process>) -> Vec<Process> {
     let mut found = vec![own];
     let mut looked_at = 0;
     while let Some(parent) = found.get(looked_at).map(|process| process.id) {
@@ -45,7 +57,7 @@ fn below(own: Process, mut others: Vec<Process>) -> Vec<Pid> {
     let counts = |process: &Process| !process.has_ended || process.parent == own.id;
     let is_ours = |process: &Process| process.session == own.session && process.group != own.group;
     found.retain(|process| counts(process) && is_ours(process));
-    found.iter().filter_map(|process| Pid::from_raw(process.id)).collect()
+    found
 }
 
 fn read(id: i32) -> Option<Process> {
@@ -59,8 +71,7 @@ fn read(id: i32) -> Option<Process> {
 
 /// This process's group, for the terminal. None when it is outside of this pid namespace.
 pub(crate) fn own_group() -> Option<Pid> {
-    let own = i32::try_from(process::id()).ok().and_then(read)?;
-    Pid::from_raw(own.group)
+    i32::try_from(process::id()).ok().and_then(read)?.group()
 }
 
 #[cfg(test)]
@@ -98,7 +109,7 @@ mod tests {
             ended(process(19, 12, 12, 5)),
             ended(process(21, 10, 12, 5)),
         ];
-        let mut found: Vec<_> = below(own, others).iter().map(|pid| pid.as_raw_nonzero().get()).collect();
+        let mut found: Vec<_> = below(own, others).iter().map(|process| process.id).collect();
         found.sort_unstable();
         assert_eq!(found, [12, 13, 14, 17, 21]);
     }

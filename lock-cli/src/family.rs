@@ -10,7 +10,7 @@ use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group, set_child_subreaper, wait,
 };
 
-use crate::descendants::descendants;
+use crate::descendants::{Process, descendants};
 use crate::link::Ended;
 
 /// How often to look whether a family is gone where nothing tells.
@@ -58,10 +58,11 @@ impl Family {
         }
     }
 
-    /// Sends a signal to the whole family.
+    /// Sends a signal to the whole family, once: to many programs a second SIGTERM means something else than the first.
     pub(crate) fn send(&self, signal: Signal) {
         self.hand_on(signal);
-        send(signal);
+        let reached = Some(self.group()).filter(|_| self.ended.is_none());
+        send(signal, reached);
     }
 
     /// Takes notice of every child that has ended or stopped: the command, and orphans. True if the command was stopped because
@@ -114,15 +115,18 @@ pub(crate) async fn kill_adopted(patience: Duration, clock: &Clock) -> bool {
         if clock.now() >= until {
             return false;
         }
-        send(Signal::KILL);
+        send(Signal::KILL, None);
         tokio::time::sleep(POLL).await;
         while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
     }
     true
 }
 
-fn send(signal: Signal) {
-    for member in descendants().unwrap_or_default() {
+/// Sends a signal to every descendant outside of the process group that it has reached already.
+fn send(signal: Signal, reached: Option<Pid>) {
+    let mut members = descendants().unwrap_or_default();
+    members.retain(|member| reached.is_none() || member.group() != reached);
+    for member in members.iter().filter_map(Process::id) {
         // It fails when the member has ended meanwhile or is another user's; `is_gone` will tell.
         let _ = kill_process(member, signal);
     }

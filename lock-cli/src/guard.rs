@@ -2,7 +2,7 @@ use std::io;
 use std::os::unix::process::parent_id;
 use std::pin::pin;
 
-use lock_core::Clock;
+use lock_core::{BootTime, Clock};
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::unix::pipe;
@@ -77,7 +77,7 @@ impl Guard {
                 plan.end_within(REST_GRACE, clock.now());
             }
             tokio::select! {
-                // Orders come first: after a sleep of this machine an extension may be waiting in the pipe.
+                // Orders come first: after a stop of this process or a sleep of this machine, extensions may be waiting in the pipe.
                 biased;
                 order = self.orders.next(), if self.orders.are_open() => match order {
                     Some(ToGuard::Until { deadline, ttl }) => plan.extend(deadline, ttl),
@@ -85,7 +85,7 @@ impl Guard {
                     Some(ToGuard::Lost) => plan.kill(clock.now()),
                     None => plan.end_within(ORPHAN_GRACE, clock.now()),
                 },
-                () = clock.sleep_until(plan.at) => {
+                () = has_come(plan.at, &clock) => {
                     match plan.step {
                         Step::Term => {
                             if family.ended().is_none() {
@@ -117,6 +117,13 @@ impl Guard {
         // It fails when lockctl is gone, which the end of the orders tells.
         let _ = self.reports.write_all(report.to_line().as_bytes()).await;
     }
+}
+
+/// Waits for `moment`, and then until the runtime has looked at the pipe: what went on after a stop knows its timers first, and
+/// not yet what came meanwhile.
+async fn has_come(moment: BootTime, clock: &Clock) {
+    clock.sleep_until(moment).await;
+    tokio::task::yield_now().await;
 }
 
 /// What lockctl says. Its end is the end of lockctl: nobody else has the other end of the pipe.

@@ -150,6 +150,25 @@ async fn a_command_is_asked_before_it_is_killed() {
 }
 
 #[tokio::test]
+async fn everybody_is_asked_once_in_whatever_group() {
+    let [outer, inner] = ["outer", "inner"].map(|name| format!("trap 'echo {name}' TERM; {STAY}"));
+    let mut guard = Guard::of(&["bash", "-c", r#"set -m; sh -c "$1" & set +m; eval "$2""#, "bash", &inner, &outer]);
+    guard.until(now() + HOUR, HOUR);
+    guard.started().await;
+    for _ in 0..2 {
+        assert_eq!(guard.output.line().await, "ready");
+    }
+    // The moment to ask, and four seconds before the moment to kill.
+    guard.until(now() + Duration::from_secs(5), HOUR);
+    let mut asked = [guard.output.line().await, guard.output.line().await];
+    asked.sort();
+    assert_eq!(asked, ["inner", "outer"]);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    guard.tell("lost");
+    assert_eq!(guard.output.rest().await, [""; 0]);
+}
+
+#[tokio::test]
 async fn an_extension_keeps_the_command_running() {
     let start = now();
     let mut guard = Guard::of_script("sleep 1.5", Duration::from_secs(3), Duration::from_secs(10));

@@ -1,10 +1,11 @@
 //! The command ends when its lock does, whatever has happened to lockctl.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Locks, done, finished, lives, parent, pid, send, state, until};
+use crate::support::{Locks, Output, done, finished, lives, parent, pid, send, state, until};
 
 /// A stopped process, which goes on when this is dropped: nothing could end what a stopped guard process watches over.
 struct Stopped(Pid);
@@ -74,6 +75,25 @@ async fn a_stopped_guard_process_does_not_keep_the_command_of_a_lost_lock_alive(
     assert_eq!(done(&mut locks.lockctl(&["release", "a", "--force"])).await.status, Some(0));
     assert_eq!(finished(holder).await.status, Some(70));
     until(|| !members.into_iter().chain([guard]).any(lives)).await;
+}
+
+#[tokio::test]
+async fn a_guard_process_that_goes_on_after_a_stop_hears_of_the_extensions_first() {
+    let locks = Locks::new();
+    // Longer than the command may run without an extension, and longer than it may without any answer.
+    for stop in [Duration::from_millis(2900), Duration::from_secs(6)] {
+        let mut run = locks.run("a", &["--ttl", "3s"], "echo $$; read -r word; exit 3");
+        let mut run = run.stdin(Stdio::piped()).spawn().unwrap();
+        let command = Output::of(&mut run).pids().await[0];
+        let stopped = Stopped::new(parent(command));
+        tokio::time::sleep(stop).await;
+        drop(stopped);
+        // Time to do the wrong thing.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        drop(run.stdin.take());
+        let run = finished(run).await;
+        assert_eq!((run.status, run.stderr.as_str()), (Some(3), ""));
+    }
 }
 
 #[tokio::test]

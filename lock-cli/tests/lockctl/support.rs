@@ -127,6 +127,15 @@ impl Output {
         within(PATIENCE, self.0.next_line()).await.unwrap().expect("one more line")
     }
 
+    /// The lines up to the end.
+    pub(crate) async fn rest(&mut self) -> Vec<String> {
+        let mut rest = Vec::new();
+        while let Some(line) = within(PATIENCE, self.0.next_line()).await.unwrap() {
+            rest.push(line);
+        }
+        rest
+    }
+
     /// The process ids on the next line.
     pub(crate) async fn pids(&mut self) -> Vec<Pid> {
         let line = self.line().await;
