@@ -47,7 +47,7 @@ impl Lock {
     }
 
     /// How long [`acquire`](Self::acquire) may take in all, also when the service gives no answer. By default without limit,
-    /// since only the caller knows what is too long. Zero asks once.
+    /// since only the caller knows what is too long. Zero asks once, and takes as long as a call may.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -144,7 +144,8 @@ impl Lock {
     /// Runs `body` under the lock, and drops it when the lock is lost.
     ///
     /// A body that finished under a valid lease gives its value, even if the release fails afterwards. A panic in the body
-    /// gives the lock back, then goes on. Work that the body has spawned elsewhere is not stopped by a loss.
+    /// gives the lock back, then goes on. With [`min_hold`](Self::min_hold) both come when that is over. Work that the body
+    /// has spawned elsewhere is not stopped by a loss.
     ///
     /// # Errors
     ///
