@@ -136,10 +136,10 @@ impl Keeper {
                 tokio::select! {
                     biased;
                     answer = &mut call => break answer,
-                    () = clock.sleep_until(record.deadline()), if record.is_held() => {
+                    () = clock.sleep_until(record.deadline()), if !record.has_ended() => {
                         self.lose(&record, LossReason::Expired);
                     }
-                    () = shared.closing(), if record.is_held() => self.lose(&record, LossReason::Closed),
+                    () = shared.closing(), if !record.has_ended() => self.lose(&record, LossReason::Closed),
                     () = &mut hurry => break Err(no_answer()),
                 }
             }

@@ -212,9 +212,9 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         if self.traces {
-            let is_over = self.shared.capabilities.ceiling == Ceiling::Claim;
-            self.shared
-                .note_left(&self.claim.name, if is_over { self.free_by } else { BootTime::from_boot(Duration::MAX) });
+            let ends_by_itself = self.shared.capabilities.ceiling == Ceiling::Claim;
+            let ended = if ends_by_itself { self.free_by } else { BootTime::from_boot(Duration::MAX) };
+            self.shared.note_left(&self.claim.name, ended);
         }
     }
 }

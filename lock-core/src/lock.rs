@@ -260,7 +260,10 @@ impl Lock {
         if let Some(label) = &self.label
             && (label.len() > LABEL_MAX || label.contains(char::is_control))
         {
-            return invalid(format!("label {label:?} is not at most {LABEL_MAX} bytes without control characters"));
+            let (bytes, start) = (label.len(), label.chars().take(40).collect::<String>());
+            return invalid(format!(
+                "a label has at most {LABEL_MAX} bytes and no control characters, this one has {bytes} and begins with {start:?}"
+            ));
         }
         match self.terms.max_hold {
             Some(max) if max.is_zero() || max < self.terms.min_hold => {

@@ -200,7 +200,12 @@ impl Record {
         }
     }
 
-    /// Resolves when the lease has ended, in whatever way, and somebody has noticed.
+    /// Whether the lease has ended, in whatever way, and somebody has noticed.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.terms.borrow().end.is_some()
+    }
+
+    /// Resolves when the lease [has ended](Self::has_ended).
     pub(crate) async fn ended(&self) {
         // The sender lives in `self`: it can't fail.
         let _ = self.terms.subscribe().wait_for(|terms| terms.end.is_some()).await;
