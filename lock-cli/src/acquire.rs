@@ -37,12 +37,12 @@ pub(crate) async fn acquire(args: &RunArgs, lock: &Lock, signals: &mut Signals) 
         biased;
         held = asking => held.map(Acquired::Lock),
         signal = signals.next_ending() => Ok(Acquired::Interrupted(signal)),
-        () = tell_of_waiting(args, lock) => unreachable!("it goes on until it is dropped"),
+        guard = tell_of_waiting(args, lock) => Ok(Acquired::Lock(guard)),
     }
 }
 
-/// Says now and then who has the lock.
-async fn tell_of_waiting(args: &RunArgs, lock: &Lock) {
+/// Says now and then who has the lock. Where nobody has it, one more try tells why it is not granted, or gets it.
+async fn tell_of_waiting(args: &RunArgs, lock: &Lock) -> LockGuard {
     let mut pause = FIRST_NOTICE;
     loop {
         tokio::time::sleep(pause).await;
@@ -50,7 +50,11 @@ async fn tell_of_waiting(args: &RunArgs, lock: &Lock) {
         let name = &args.name;
         match lock.inspect().await {
             Ok(Some(found)) => say(format_args!("waiting for lock {name:?}, held by {}", holder::describe(&found))),
-            Ok(None) => say(format_args!("waiting for lock {name:?}, which was free a moment ago")),
+            Ok(None) => match lock.try_acquire().await {
+                Ok(Some(guard)) => return guard,
+                Ok(None) => say(format_args!("waiting for lock {name:?}, which was free a moment ago")),
+                Err(error) => say(format_args!("waiting although nobody has the lock: {error}")),
+            },
             Err(error) => say(format_args!("waiting for lock {name:?}: {error}")),
         }
     }

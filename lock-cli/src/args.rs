@@ -9,7 +9,7 @@ pub(crate) const GUARD: &str = "guard";
 
 /// Runs commands under locks, and shows who holds them.
 #[derive(Debug, Parser)]
-#[command(name = "lockctl", version, after_help = STATUSES)]
+#[command(name = "lockctl", bin_name = "lockctl", version, after_help = STATUSES)]
 pub(crate) struct Lockctl {
     #[command(subcommand)]
     pub(crate) task: Task,
@@ -84,7 +84,7 @@ pub(crate) struct RunArgs {
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
 
-    /// What people see who look at the lock, beside host and process id
+    /// What people see who look at the lock, beside host and process id: at most 256 bytes
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
 }
@@ -121,7 +121,7 @@ pub(crate) struct ListArgs {
 /// Take a lock away from its holder
 ///
 /// The holder learns of it, at the latest when it next extends its lease; until then two may work at the same time. If the
-/// holder is a `lockctl run`, its command is killed then.
+/// holder is a `lockctl run`, its command is killed then. That nobody holds the lock is an answer and no failure: status 0.
 #[derive(Args, Debug)]
 pub(crate) struct ReleaseArgs {
     /// The lock's name

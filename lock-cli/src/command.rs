@@ -73,6 +73,11 @@ impl GuardedCommand {
         }
     }
 
+    /// Whether the guard process has ended by itself.
+    pub(crate) fn guard_has_exited(&mut self) -> bool {
+        matches!(self.guard.try_wait(), Ok(Some(status)) if status.code().is_some())
+    }
+
     /// Kills the guard process and what is left of the command. False when somebody is left.
     pub(crate) async fn kill(&mut self) -> bool {
         // It fails when it is gone.

@@ -3,7 +3,7 @@ use std::fmt::Display;
 use std::future::{pending, ready};
 use std::io;
 
-use lock_core::{LockGuard, LossReason};
+use lock_core::{Error, LockGuard, LossReason};
 use rustix::process::{Pid, Signal};
 use tokio::time::Instant;
 
@@ -18,8 +18,10 @@ use crate::terminal::Terminal;
 #[derive(Debug, Default)]
 pub(crate) struct Course {
     not_started: Option<io::Error>,
+    unguarded: bool,
     lost: Option<LossReason>,
     cut_short: bool,
+    no_extension: Option<Error>,
     ended: Option<Ended>,
     left: bool,
 }
@@ -84,7 +86,13 @@ impl Course {
             () = ready(()) => {}
         }
         if course.ended.is_none() && course.not_started.is_none() {
-            course.left = !command.kill().await;
+            // It has told why on standard error. A command that it had started, it would not leave.
+            course.unguarded = group.is_none() && command.guard_has_exited();
+            course.left = !course.unguarded && !command.kill().await;
+        }
+        if course.cut_short && course.lost.is_none() {
+            // Nobody has told why the others failed, and one more will tell. It takes no longer than the lease does.
+            course.no_extension = guard.extend(lease.ttl()).await.err();
         }
         if let Some(group) = group {
             terminal.take_from(group, course.ended == Some(Ended::Killed(Signal::INT.as_raw())));
@@ -105,10 +113,15 @@ impl Course {
         match (self.lost, self.ended) {
             (Some(reason), _) => Err(lost(lock, reason)),
             (None, _) if self.cut_short => {
-                let message = format!("the command was ended because lock {lock:?} had not been extended in time");
+                let why = self.no_extension.map(|error| format!(": {error}")).unwrap_or_default();
+                let message = format!("the command was ended because lock {lock:?} had not been extended in time{why}");
                 Err(Failure::new(Status::LOST, message))
             }
             (None, Some(ended)) => Ok(ended.into()),
+            (None, None) if self.unguarded => {
+                let message = "the guard process ended by itself, and the command was not started";
+                Err(Failure::new(Status::SYSTEM, message))
+            }
             (None, None) => {
                 Err(Failure::new(Status::LOST, "the command was killed because its guard process had died"))
             }
@@ -127,4 +140,21 @@ async fn give(terminal: &mut Terminal, to: Option<Pid>) {
 /// The failure of a command whose lock was not its own to the end.
 pub(crate) fn lost(lock: &str, why: impl Display) -> Failure {
     Failure::new(Status::LOST, format!("lock {lock:?} was lost while the command ran: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(course: Course) -> Status {
+        course.verdict(&["true".into()], "a").unwrap_or_else(|failure| failure.status)
+    }
+
+    #[test]
+    fn without_a_guard_process_nothing_was_lost() {
+        assert_eq!(verdict(Course { unguarded: true, ..Course::default() }), Status::SYSTEM);
+        assert_eq!(verdict(Course::default()), Status::LOST);
+        let lost = Some(LossReason::Closed);
+        assert_eq!(verdict(Course { unguarded: true, lost, ..Course::default() }), Status::LOST);
+    }
 }

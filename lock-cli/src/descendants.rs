@@ -1,5 +1,6 @@
 use std::fs;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process;
 
 use rustix::process::Pid;
@@ -24,6 +25,24 @@ impl Process {
     pub(crate) fn group(&self) -> Option<Pid> {
         Pid::from_raw(self.group)
     }
+}
+
+/// Checks that `/proc` shows the processes that this one can start.
+///
+/// # Errors
+///
+/// When it is not mounted, or is that of another pid namespace.
+pub(crate) fn check_proc() -> io::Result<()> {
+    check(process::id(), fs::read_link("/proc/self"))
+}
+
+fn check(own: u32, shown: io::Result<PathBuf>) -> io::Result<()> {
+    let shown = shown.map_err(|error| io::Error::other(format!("it is not mounted: {error}")))?;
+    if shown == Path::new(&own.to_string()) {
+        return Ok(());
+    }
+    let message = "it is that of another pid namespace; mount one for this namespace (unshare --mount-proc)";
+    Err(io::Error::other(message))
 }
 
 /// The processes below this one, except those that left its session or stayed in its process group.
@@ -91,6 +110,16 @@ mod tests {
         let own = i32::try_from(process::id()).unwrap();
         assert_eq!(read(own).map(|process| process.id), Some(own));
         assert_eq!(read(i32::MAX), None);
+    }
+
+    #[test]
+    fn a_proc_of_no_use_is_told_from_a_good_one() {
+        assert!(check_proc().is_ok());
+        assert!(check(7, Ok("7".into())).is_ok());
+        let foreign = check(7, Ok("4711".into())).unwrap_err().to_string();
+        assert!(foreign.contains("another pid namespace"), "{foreign}");
+        let missing = check(7, Err(io::ErrorKind::NotFound.into())).unwrap_err().to_string();
+        assert!(missing.contains("not mounted"), "{missing}");
     }
 
     #[test]

@@ -35,9 +35,11 @@ pub(crate) fn describe(holder: &Holder) -> String {
     words.join(" ")
 }
 
-/// A text of somebody else's for this terminal: no escape sequence gets through.
+/// A text of somebody else's for this terminal: what could steer it, or pass for something else, is escaped.
 pub(crate) fn printable(text: &str) -> String {
-    text.replace(char::is_control, "?")
+    let quoted = format!("{text:?}");
+    // Quotes need no escape where there are none around.
+    quoted[1..quoted.len() - 1].replace("\\\"", "\"")
 }
 
 pub(crate) fn to_millis(duration: Duration) -> u64 {
@@ -66,6 +68,13 @@ mod tests {
     #[test]
     fn a_holder_can_not_write_to_the_terminal() {
         let holder = Holder::new(LockName::new("a").unwrap(), "\u{1b}[2J");
-        assert_eq!(describe(&holder), "owner ?[2J");
+        assert_eq!(describe(&holder), r"owner \u{1b}[2J");
+        for (text, shown) in [
+            ("a\u{202e}b\u{2028}c", r"a\u{202e}b\u{2028}c"),
+            (r#"it's the "é" of \ñ"#, r#"it's the "é" of \\ñ"#),
+            (r#"\"#, r"\\"),
+        ] {
+            assert_eq!(printable(text), shown);
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::{holder, service};
 
 /// Shows who holds a lock. A free lock is an answer too, and no failure.
 pub(crate) async fn inspect(args: InspectArgs, schemes: &Schemes) -> Result<Status, Failure> {
-    let locks = service::connect(&args.service, schemes).await?;
+    let locks = service::open(&args.service, schemes)?;
     let found = locks.lock(args.name.as_str()).inspect().await?;
     match found {
         _ if args.json => print_json(&found.as_ref().map_or(Value::Null, holder::to_json))?,

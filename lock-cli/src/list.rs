@@ -11,7 +11,7 @@ use crate::{holder, service};
 
 /// Shows the locks that are held.
 pub(crate) async fn list(args: &ListArgs, schemes: &Schemes) -> Result<Status, Failure> {
-    let locks = service::connect(&args.service, schemes).await?;
+    let locks = service::open(&args.service, schemes)?;
     let held = locks.list(&args.prefix).await?;
     if args.json {
         print_json(&Value::from_iter(held.iter().map(holder::to_json)))?;
@@ -26,7 +26,7 @@ pub(crate) async fn list(args: &ListArgs, schemes: &Schemes) -> Result<Status, F
 /// What the service can't tell is a dash.
 fn row(holder: &Holder) -> Vec<String> {
     let cells = [
-        Some(holder.name.to_string()),
+        Some(printable(holder.name.as_str())),
         holder.token.map(|token| token.to_string()),
         holder.label.as_deref().map(printable),
         holder.host.as_deref().map(printable),

@@ -19,11 +19,14 @@ pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
     print(&format!("{value:#}\n"))
 }
 
-/// Sets `rows` out in columns, each as wide as its widest cell.
+/// The widest a column gets. A longer cell, a long name for example, is shown whole and shifts its own row only.
+const WIDEST: usize = 40;
+
+/// Sets `rows` out in columns, each as wide as its widest cell, within reason.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0).min(WIDEST)).collect();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
@@ -39,5 +42,12 @@ mod tests {
     fn columns_are_as_wide_as_they_must_be() {
         let rows = [["NAME", "X"], ["é", "yy"], ["longer", ""]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(table(&rows), "NAME    X\né       yy\nlonger\n");
+    }
+
+    #[test]
+    fn a_long_cell_shifts_its_own_row_only() {
+        let long = "x".repeat(WIDEST + 1);
+        let rows = [["a", "1"], [&long, "2"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(table(&rows), format!("a{}  1\n{long}  2\n", " ".repeat(WIDEST - 1)));
     }
 }

@@ -14,7 +14,7 @@ pub(crate) async fn release(args: ReleaseArgs, schemes: &Schemes) -> Result<Stat
                        holder may be at work, and two may be at work then";
         return Err(Failure::new(Status::USAGE, message));
     }
-    let locks = service::connect(&args.service, schemes).await?;
+    let locks = service::open(&args.service, schemes)?;
     let released = locks.lock(args.name.as_str()).force_release(args.if_token).await? == Release::Released;
     let (name, token) = (&args.name, args.if_token);
     match (released, token) {

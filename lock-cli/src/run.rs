@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use crate::acquire::{Acquired, acquire};
 use crate::args::RunArgs;
 use crate::course::{Course, lost};
+use crate::descendants::check_proc;
 use crate::exit::{Failure, Status, say};
 use crate::service;
 use crate::signals::{HANDED_ON, Signals};
@@ -18,6 +19,7 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 
 /// Runs a command under a lock.
 pub(crate) async fn run(args: &RunArgs, schemes: &Schemes) -> Result<Status, Failure> {
+    check_proc().map_err(|error| Failure::system("can't use /proc", &error))?;
     let mut signals = Signals::catch(&HANDED_ON).map_err(|error| Failure::system("can't catch signals", &error))?;
     let mut terminal = Terminal::open();
     let done = run_connected(args, schemes, &mut signals, &mut terminal).await;
@@ -42,7 +44,9 @@ async fn run_connected(
     let left = locks.close(CLOSE_WITHIN).await;
     if !left.is_empty() {
         let (name, ttl) = (&args.name, humantime::format_duration(args.ttl));
-        say(format_args!("lock {name:?} could not be given back; it ends by itself after at most {ttl}"));
+        say(format_args!(
+            "the service may still keep something of lock {name:?}; it ends by itself after at most {ttl}"
+        ));
     }
     done
 }

@@ -12,9 +12,18 @@ pub(crate) const VARIABLE: &str = "LOCK_URL";
 /// The service where nobody names one.
 const DEFAULT: &str = "file:";
 
-/// A client of the service that the option names, else the environment, else of this host.
+/// A client of the service that the option names, else the environment, else of this host; after a look whether locks can be
+/// taken there.
 pub(crate) async fn connect(args: &ServiceArgs, schemes: &Schemes) -> Result<LockClient, Failure> {
-    let locks = schemes.connect(&url(args)?).await?;
+    reaching_others(schemes.connect(&url(args)?).await?)
+}
+
+/// The same client without that look, which may need more rights than to see a lock, and may make the place where locks are.
+pub(crate) fn open(args: &ServiceArgs, schemes: &Schemes) -> Result<LockClient, Failure> {
+    reaching_others(schemes.builder(&url(args)?)?.build())
+}
+
+fn reaching_others(locks: LockClient) -> Result<LockClient, Failure> {
     if locks.capabilities().scope == Scope::Process {
         let message = "locks of this kind exclude within one process only, and each lockctl is a process of its own";
         return Err(Failure::new(Status::CONFIG, message));

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 use crate::support::{Locks, Output, done, finished, lives, parent, pid, send, state, until};
 
@@ -75,6 +75,22 @@ async fn a_stopped_guard_process_does_not_keep_the_command_of_a_lost_lock_alive(
     assert_eq!(done(&mut locks.lockctl(&["release", "a", "--force"])).await.status, Some(0));
     assert_eq!(finished(holder).await.status, Some(70));
     until(|| !members.into_iter().chain([guard]).any(lives)).await;
+}
+
+#[tokio::test]
+async fn whose_lease_can_not_be_extended_is_told_why() {
+    let locks = Locks::new();
+    let command = ["run", "a", "--ttl", "2s", "sh", "-c", "echo ready; exec sleep 1000"];
+    let mut holder = locks.lockctl_after("trap '' XFSZ", &command).spawn().unwrap();
+    assert_eq!(Output::of(&mut holder).line().await, "ready");
+    // As on a full disk.
+    prlimit(Some(pid(&holder)), Resource::Fsize, Rlimit { current: Some(0), maximum: None }).unwrap();
+    let holder = finished(holder).await;
+    assert_eq!(holder.status, Some(70), "{holder:?}");
+    assert!(
+        holder.stderr.contains("had not been extended in time: ") && holder.stderr.contains("File too large"),
+        "{holder:?}"
+    );
 }
 
 #[tokio::test]

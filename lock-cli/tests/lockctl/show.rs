@@ -27,6 +27,24 @@ async fn a_holder_is_shown_with_all_that_is_known() {
 }
 
 #[tokio::test]
+async fn who_only_looks_makes_nothing() {
+    let locks = Locks::new();
+    assert_eq!(locks.inspect("a").await, Value::Null);
+    assert_eq!(locks.json(&["list", "--json"]).await, json!([]));
+    let answer = locks.json(&["release", "a", "--force", "--json"]).await;
+    assert_eq!(answer, json!({ "name": "a", "released": false }));
+    assert!(!locks.path("locks").exists());
+}
+
+#[tokio::test]
+async fn names_are_listed_so_that_they_can_not_pass_for_others() {
+    let locks = Locks::new();
+    let _holder = locks.holder("a\u{202e}b\u{2028}c", &[]).await;
+    let text = done(&mut locks.lockctl(&["list"])).await.stdout;
+    assert!(text.lines().nth(1).unwrap().starts_with(r"a\u{202e}b\u{2028}c  "), "{text}");
+}
+
+#[tokio::test]
 async fn locks_are_listed_by_prefix() {
     let locks = Locks::new();
     assert_eq!(locks.json(&["list", "--json"]).await, json!([]));

@@ -54,6 +54,14 @@ async fn wrong_usage_is_64_and_asked_for_help_is_0() {
 }
 
 #[tokio::test]
+async fn it_is_called_lockctl_whatever_its_file_is() {
+    for (option, start) in [("--version", "lockctl "), ("--help", "Runs commands under locks")] {
+        let done = done(lockctl().arg0("other").arg(option)).await;
+        assert!(done.stdout.starts_with(start) && !done.stdout.contains("other "), "{done:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_bad_name_is_64() {
     let locks = Locks::new();
     for name in ["", "a\nb"] {
@@ -75,8 +83,11 @@ async fn bad_configuration_is_78() {
         (&["--url", "memory:"], "within one process"),
         (&["--ttl", "1ns"], "ttl of 1ns"),
         (&["--ttl", "1000y"], "ttl of"),
+        (&["--label", &"x".repeat(100_000)], "256 bytes"),
     ] {
-        assert_told(&of_run(&locks, &[options, &["true"]].concat()).await, 78, about);
+        let done = of_run(&locks, &[options, &["true"]].concat()).await;
+        assert_told(&done, 78, about);
+        assert!(done.stderr.len() < 500, "{done:?}");
     }
 }
 

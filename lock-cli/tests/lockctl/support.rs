@@ -22,10 +22,14 @@ pub(crate) const STAY: &str =
 
 /// The program under test. It is killed when the test lets go of it, and its guard process ends the command then.
 pub(crate) fn lockctl() -> Command {
-    pass_on_no_ignored_signals();
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockctl"));
-    command.env_remove("LOCK_URL").kill_on_drop(true);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env_remove("LOCK_URL");
+    watched(command)
+}
+
+fn watched(mut command: Command) -> Command {
+    pass_on_no_ignored_signals();
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command
 }
 
@@ -51,6 +55,14 @@ impl Locks {
         let mut command = lockctl();
         command.args(args).env("LOCK_URL", self.url());
         command
+    }
+
+    /// The same, by a shell that has run `first` before.
+    pub(crate) fn lockctl_after(&self, first: &str, args: &[&str]) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!(r#"{first}; exec "$0" "$@""#), env!("CARGO_BIN_EXE_lockctl")]);
+        shell.args(args).env("LOCK_URL", self.url());
+        watched(shell)
     }
 
     /// A `lockctl run NAME` of a shell script, with further options.

@@ -1,5 +1,7 @@
 //! Waiting for a lock that somebody else has.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -60,4 +62,30 @@ async fn whoever_waits_long_is_told_for_whom() {
     let mut told = BufReader::new(waiter.stderr.take().unwrap()).lines();
     let line = within(PATIENCE, told.next_line()).await.unwrap().unwrap();
     assert!(line.starts_with("lockctl: waiting for lock \"a\", held by nightly report process "), "{line}");
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_free_lock_is_told_what_is_in_the_way() {
+    let locks = Locks::new();
+    // As on a full disk.
+    let mut waiter = locks.lockctl_after("trap '' XFSZ; ulimit -f 0", &["run", "a", "true"]).spawn().unwrap();
+    let mut told = BufReader::new(waiter.stderr.take().unwrap()).lines();
+    let line = within(PATIENCE, told.next_line()).await.unwrap().unwrap();
+    assert!(line.starts_with("lockctl: waiting although nobody has the lock: lock \"a\": can't write "), "{line}");
+    send(Signal::TERM, pid(&waiter));
+    assert_eq!(finished(waiter).await.status, Some(143));
+}
+
+#[tokio::test]
+async fn whoever_never_had_the_lock_is_not_told_that_it_has_it() {
+    let locks = Locks::new();
+    let (_holder, _) = locks.holder("a", &["--ttl", "1h"]).await;
+    let waiter = locks.run("a", &["--ttl", "1h"], "true").spawn().unwrap();
+    until(|| catches(pid(&waiter), Signal::INT)).await;
+    // It should have asked by now; if not, it is refused at once.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    fs::set_permissions(locks.path("locks"), Permissions::from_mode(0o777)).unwrap();
+    let waiter = finished(waiter).await;
+    assert_eq!(waiter.status, Some(77), "{waiter:?}");
+    assert!(!waiter.stderr.contains("given back"), "{waiter:?}");
 }
