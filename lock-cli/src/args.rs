@@ -17,9 +17,9 @@ pub(crate) struct Lockctl {
 
 const STATUSES: &str = "\
 Exit status: the command's own, or
-   64  the command line or the lock's name is wrong
+   64  the command line or the lock's name is wrong, or the backend can't do that
    69  the service can't be reached
-   70  the lock was lost while the command ran, whatever the command's status
+   70  the lock was lost while the command ran, or could not be vouched for to its end
    71  the operating system refused what lockctl needs
    75  somebody else has the lock, and the time for waiting is over
    76  the service answered against its protocol

@@ -6,7 +6,8 @@
 //!   let the resource refuse an older one.
 //! - It ends all that the command has started in its session. A process that leaves the session (`setsid`, a daemon) or belongs
 //!   to another user (`sudo` in the command) is out of its reach: run `sudo lockctl run`, not `lockctl run ... sudo`.
-//! - Nothing ends the command when lockctl and its guard process are both killed with SIGKILL at the same moment.
+//! - Nothing ends the command while lockctl and its guard process are both killed with SIGKILL, or stopped, or one killed and
+//!   one stopped. Either of them does it alone.
 //! - A command under a lock can't be suspended with Ctrl-Z: it would keep the lock from everybody else.
 //! - It needs Linux: a clock that counts the time asleep, and `/proc`.
 //!
