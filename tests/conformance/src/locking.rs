@@ -124,6 +124,8 @@ async fn acquires(lock: &Lock, at: At) -> LockGuard {
         Err(error) if error.kind() == ErrorKind::Timeout => {
             fail(at, Evidence::Silence, format!("expected a guard from acquire; came none: {error}"))
         }
+        // The lease was over before anybody came to take it.
+        Err(error) if error.kind() == ErrorKind::Lost => too_slow(error),
         failed => wrong(at, "a guard from acquire", &failed),
     }
 }
