@@ -1,10 +1,11 @@
 use std::ffi::OsString;
-use std::io::{self, PipeReader, PipeWriter};
+use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::id;
 
 use lock_core::Clock;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use rustix::io::ioctl_fionbio;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
@@ -18,7 +19,7 @@ use crate::service;
 #[derive(Debug)]
 pub(crate) struct GuardedCommand {
     guard: Child,
-    orders: pipe::Sender,
+    orders: PipeWriter,
     reports: Lines<BufReader<pipe::Receiver>>,
     /// The guard process's ends of the pipes, until it has opened them for itself through `/proc`.
     theirs: Option<(PipeReader, PipeWriter)>,
@@ -35,6 +36,7 @@ impl GuardedCommand {
         // Should the guard process die, the command is for this process to end.
         adopt_orphans()?;
         let (their_orders, orders) = io::pipe()?;
+        ioctl_fionbio(&orders, true)?;
         let (reports, their_reports) = io::pipe()?;
         let mut guard = Command::new("/proc/self/exe");
         guard.arg0("lock-guard").arg(GUARD);
@@ -44,16 +46,17 @@ impl GuardedCommand {
         let guard = guard.process_group(0).spawn()?;
         Ok(Self {
             guard,
-            orders: pipe::Sender::from_owned_fd(OwnedFd::from(orders))?,
+            orders,
             reports: BufReader::new(pipe::Receiver::from_owned_fd(OwnedFd::from(reports))?).lines(),
             theirs: Some((their_orders, their_reports)),
         })
     }
 
-    /// Tells the guard process something.
-    pub(crate) async fn tell(&mut self, order: ToGuard) {
-        // It fails when the guard process is gone, which the end of the reports tells.
-        let _ = self.orders.write_all(order.to_line().as_bytes()).await;
+    /// Tells the guard process something. It does not wait for one that was stopped until the pipe was full: so short a line is
+    /// written whole or not at all.
+    pub(crate) fn tell(&mut self, order: ToGuard) {
+        // It fails too when the guard process is gone, which the end of the reports tells.
+        let _ = self.orders.write_all(order.to_line().as_bytes());
     }
 
     /// The guard process's next report; None when there will be no more.

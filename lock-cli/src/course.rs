@@ -46,7 +46,7 @@ impl Course {
         let mut give_up = Instant::now();
         let mut group = None;
         let mut wants_terminal = None;
-        command.tell(ToGuard::Until { deadline, ttl: lease.ttl() }).await;
+        command.tell(ToGuard::Until { deadline, ttl: lease.ttl() });
         loop {
             tokio::select! {
                 biased;
@@ -66,14 +66,14 @@ impl Course {
                 },
                 reason = &mut loss, if course.lost.is_none() => {
                     course.lost = Some(reason);
-                    command.tell(ToGuard::Lost).await;
+                    command.tell(ToGuard::Lost);
                     give_up = Instant::now() + 2 * GIVE_UP_AFTER;
                 }
                 () = lease.deadline_moved(deadline), if course.lost.is_none() => {
                     deadline = lease.deadline();
-                    command.tell(ToGuard::Until { deadline, ttl: lease.ttl() }).await;
+                    command.tell(ToGuard::Until { deadline, ttl: lease.ttl() });
                 }
-                signal = signals.next() => command.tell(ToGuard::Signal(signal)).await,
+                signal = signals.next() => command.tell(ToGuard::Signal(signal)),
                 () = give(terminal, wants_terminal) => wants_terminal = None,
                 // Somebody has stopped the guard process.
                 () = tokio::time::sleep_until(give_up), if course.lost.is_some() => break,

@@ -77,7 +77,7 @@ impl Guard {
                 plan.end_within(REST_GRACE, clock.now());
             }
             tokio::select! {
-                // Orders come first: after a stop of this process or a sleep of this machine, extensions may be waiting in the pipe.
+                // Orders come first: after a stop or a sleep of this machine, extensions may be waiting in the pipe.
                 biased;
                 order = self.orders.next(), if self.orders.are_open() => match order {
                     Some(ToGuard::Until { deadline, ttl }) => plan.extend(deadline, ttl),

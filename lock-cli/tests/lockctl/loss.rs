@@ -1,9 +1,13 @@
 //! The command ends when its lock does, whatever has happened to lockctl.
 
+use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::io::ioctl_fionread;
+use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use tokio::net::unix::pipe;
 
 use crate::support::{Locks, Output, done, finished, lives, parent, pid, send, state, until};
 
@@ -72,6 +76,40 @@ async fn a_stopped_guard_process_does_not_keep_the_command_of_a_lost_lock_alive(
     let (holder, members) = locks.holder("a", &["--ttl", "2s"]).await;
     let guard = parent(members[0]);
     let _stopped = Stopped::new(guard);
+    assert_eq!(done(&mut locks.lockctl(&["release", "a", "--force"])).await.status, Some(0));
+    assert_eq!(finished(holder).await.status, Some(70));
+    until(|| !members.into_iter().chain([guard]).any(lives)).await;
+}
+
+/// The pipes that a process has open.
+fn pipes(pid: Pid) -> Vec<pipe::Receiver> {
+    let files = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap();
+    files.filter_map(|file| pipe::OpenOptions::new().open_receiver(file.unwrap().path()).ok()).collect()
+}
+
+#[tokio::test]
+async fn a_guard_process_that_has_not_listened_for_long_does_not_either() {
+    let locks = Locks::new();
+    let (holder, members) = locks.holder("a", &["--ttl", "10s"]).await;
+    let guard = parent(members[0]);
+    let _stopped = Stopped::new(guard);
+    let pipes = pipes(guard);
+    for pipe in &pipes {
+        fcntl_setpipe_size(pipe, 4096).unwrap();
+    }
+    // The orders in the pipe, until no more fit in.
+    let filled = || pipes.iter().map(|pipe| ioctl_fionread(pipe).unwrap()).max();
+    let mut before = None;
+    while before != filled() {
+        before = filled();
+        for _ in 0..20 {
+            for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::USR2] {
+                send(signal, pid(&holder));
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    assert!(before > Some(0));
     assert_eq!(done(&mut locks.lockctl(&["release", "a", "--force"])).await.status, Some(0));
     assert_eq!(finished(holder).await.status, Some(70));
     until(|| !members.into_iter().chain([guard]).any(lives)).await;
