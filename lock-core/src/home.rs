@@ -73,18 +73,22 @@ impl Home {
 
     fn start(&self) -> Result<Handle> {
         fn failed(error: std::io::Error) -> Error {
-            Error::new(ErrorKind::Unexpected, "the client's thread can't be started").with_source(error)
+            Error::new(ErrorKind::Unexpected, format!("the client's thread can't be started: {error}"))
+                .with_source(error)
         }
         let (attendant, (started, start)) = (self.attendant(), mpsc::channel());
         let thread = std::thread::Builder::new().name("lock-client".to_owned());
         let thread = thread.spawn(move || {
             // Made here, since a runtime that is not needed can't be dropped inside another one.
-            let runtime = Builder::new_current_thread().enable_all().build();
-            let _ = started.send(match &runtime {
-                Ok(runtime) => Ok(runtime.handle().clone()),
-                Err(error) => Err(error.kind().into()),
-            });
-            let Ok(runtime) = runtime else { return };
+            let runtime = match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => {
+                    // Whoever waits is told; it can't have gone.
+                    let _ = started.send(Err(error));
+                    return;
+                }
+            };
+            let _ = started.send(Ok(runtime.handle().clone()));
             runtime.block_on(attendant);
             // A blocking call that hangs in a backend must not keep this thread.
             runtime.shutdown_background();
