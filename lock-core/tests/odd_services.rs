@@ -5,7 +5,7 @@ mod scripted;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lock_core::{Attempt, Backend, Contention, Error, ErrorKind, Extension, LeaseState, LossReason, Op, Release};
+use lock_core::{Attempt, Contention, Error, ErrorKind, Extension, LeaseState, LossReason, Op, Release};
 use tokio::time::{Instant, sleep};
 
 use scripted::*;
