@@ -25,6 +25,7 @@ impl Keeper {
         let (mut watch, mut hint_pause) = (self.watch(Watching::Grant, clock.now()), HINT_PAUSE);
         let (mut leave_at, mut waiting) = (None, Vec::<oneshot::Sender<Result<Release>>>::new());
         while !held.is_over {
+            let was_silent = held.is_silent;
             tokio::select! {
                 biased;
                 () = clock.sleep_until(record.deadline()) => {
@@ -61,7 +62,9 @@ impl Keeper {
                     hint_pause = (hint_pause * 2).min(record.ttl() / 3).max(HINT_PAUSE);
                 }
             }
-            if std::mem::take(&mut held.was_silent) || !watch.is_for(self.claim.place.as_ref()) {
+            // A watch that was made during an outage may never have been armed.
+            let is_back = was_silent && !held.is_silent;
+            if is_back || !watch.is_for(self.claim.place.as_ref()) {
                 watch = self.watch(Watching::Grant, clock.now());
             }
         }
@@ -95,9 +98,7 @@ impl Keeper {
         let record = Arc::clone(&held.record);
         match self.ask_for_extension(held).await {
             Ok(Some(granted)) if record.extend(sent_at, granted) => {
-                held.extend_at = self.extension_after(sent_at, granted);
-                // A watch that was made during an outage may never have been armed.
-                held.was_silent = std::mem::take(&mut held.is_silent);
+                (held.extend_at, held.is_silent) = (self.extension_after(sent_at, granted), false);
                 Ok(())
             }
             Ok(_) => {

@@ -27,10 +27,10 @@ pub(crate) struct Home {
 enum Place {
     /// The thread has not been needed yet.
     ToBeStarted,
-    Thread(Handle),
     /// The caller's runtime, on which the attendant has yet to be started.
     Given(Handle),
-    Attended(Handle),
+    /// The attendant runs there.
+    Running(Handle),
 }
 
 impl Home {
@@ -53,16 +53,16 @@ impl Home {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Result<()> {
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         let handle = match &*place {
-            Place::Thread(handle) | Place::Attended(handle) => handle.clone(),
+            Place::Running(handle) => handle.clone(),
             Place::Given(handle) => {
                 let handle = handle.clone();
                 handle.spawn(self.attendant());
-                *place = Place::Attended(handle.clone());
+                *place = Place::Running(handle.clone());
                 handle
             }
             Place::ToBeStarted => {
                 let handle = self.start()?;
-                *place = Place::Thread(handle.clone());
+                *place = Place::Running(handle.clone());
                 handle
             }
         };
@@ -145,7 +145,7 @@ impl Home {
         let place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         match &*place {
             Place::ToBeStarted | Place::Given(_) => None,
-            Place::Thread(handle) | Place::Attended(handle) => {
+            Place::Running(handle) => {
                 handle.spawn(wait);
                 Some(ended)
             }

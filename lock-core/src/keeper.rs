@@ -58,8 +58,6 @@ pub(crate) struct Held {
     pub(crate) is_over: bool,
     /// Whether the last extension failed.
     pub(crate) is_silent: bool,
-    /// Whether the one before an extension that has just succeeded had failed.
-    pub(crate) was_silent: bool,
 }
 
 impl Keeper {
@@ -186,15 +184,8 @@ impl Keeper {
         let (sender, commands) = mpsc::unbounded_channel();
         self.ticket.hold(Arc::clone(&record), sender.downgrade());
         let extend_at = self.extension_after(sent_at, grant.ttl);
-        let held = Held {
-            record: Arc::clone(&record),
-            commands,
-            granted_at,
-            extend_at,
-            is_over: false,
-            is_silent: false,
-            was_silent: false,
-        };
+        let held =
+            Held { record: Arc::clone(&record), commands, granted_at, extend_at, is_over: false, is_silent: false };
         Ok(Some((held, Hold { record, commands: sender })))
     }
 

@@ -4,7 +4,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::hold::Command;
 use crate::keeper::{Held, Keeper};
-use crate::shared::in_time;
+use crate::shared::{in_time, jittered};
 use crate::{Ceiling, FencingToken, Release, Result};
 
 /// The first pause between two tries to release, doubled up to [`PAUSE_MAX`].
@@ -56,7 +56,7 @@ impl Keeper {
                 self.traces = released.is_err();
                 return;
             }
-            let again = clock.now() + pause / 2 + pause.mul_f32(fastrand::f32() / 2.0);
+            let again = clock.now() + jittered(pause);
             pause = PAUSE_MAX.min(pause * 2);
             tokio::select! {
                 () = clock.sleep_until(again) => {}

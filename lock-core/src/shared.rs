@@ -93,6 +93,11 @@ impl Drop for Kept {
     }
 }
 
+/// Between half of `pause` and all of it, by chance, so that many who wait don't ask in step.
+pub(crate) fn jittered(pause: Duration) -> Duration {
+    pause / 2 + pause.mul_f32(fastrand::f32() / 2.0)
+}
+
 /// Bounds a call.
 pub(crate) async fn in_time<T>(limit: Duration, call: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {

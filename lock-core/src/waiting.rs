@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::caller::{Caller, GaveUp};
 use crate::keeper::{Held, Keeper, too_late};
+use crate::shared::jittered;
 use crate::{Attempt, BootTime, Contention, FencingToken, Notice, OwnerId, Place, Watching};
 
 /// The longest time between two asks: what a lost wake-up can cost at most.
@@ -80,14 +81,13 @@ impl Keeper {
                     return None;
                 }
             }
-            let gave_up = tokio::select! {
+            tokio::select! {
                 biased;
-                gave_up = caller.gives_up() => Some(gave_up),
-                () = self.pause(&mut waiting) => None,
-            };
-            if let Some(gave_up) = gave_up {
-                caller.tell_why(gave_up, self.trouble.clone());
-                return None;
+                gave_up = caller.gives_up() => {
+                    caller.tell_why(gave_up, self.trouble.clone());
+                    return None;
+                }
+                () = self.pause(&mut waiting) => {}
             }
         }
     }
@@ -194,7 +194,7 @@ impl Waiting {
 
     /// The back-off, jittered so that waiters of many clients don't ask in step, unless the present grant ends before.
     fn next_pause(&mut self) -> Duration {
-        let pause = self.pause / 2 + self.pause.mul_f32(fastrand::f32() / 2.0);
+        let pause = jittered(self.pause);
         self.pause = PAUSE_MAX.min(self.pause * 2);
         self.retry_after.map_or(pause, |left| left.min(pause))
     }
