@@ -5,12 +5,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use lock_core::{BootTime, Clock};
-use rustix::process::{Pid, Signal, getsid, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::unix::pipe;
 use tokio::process::Child;
 
-use crate::support::{Output, PATIENCE, STAY, below, lives, lockctl, pid, send, until, within};
+use crate::support::{Output, PATIENCE, STAY, below, leads_a_session, lives, lockctl, pid, send, until, within};
 
 /// A command that ignores SIGTERM and has a child that does so too.
 const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo $$ $!; wait";
@@ -215,7 +215,7 @@ async fn what_moved_into_a_group_of_its_own_is_ended_too_but_not_what_left_the_s
     let mut guard = Guard::of_script(script, HOUR, HOUR);
     let group = guard.started().await;
     guard.output.pids().await;
-    let has_left = |pid: &Pid| getsid(Some(*pid)).ok() == Some(*pid);
+    let has_left = |pid: &Pid| leads_a_session(*pid);
     until(|| below(group).len() == 4 && below(group).iter().any(has_left)).await;
     let (daemon, rest): (Vec<_>, Vec<_>) = below(group).into_iter().partition(has_left);
     guard.tell("lost");

@@ -214,6 +214,12 @@ pub(crate) fn below(pid: Pid) -> Vec<Pid> {
     children.flat_map(|child| [vec![child], below(child)].concat()).collect()
 }
 
+/// Whether a process is the first of its session. In a container the session of others may be 0, one from outside.
+pub(crate) fn leads_a_session(pid: Pid) -> bool {
+    let session = stat(pid).and_then(|stat| stat.split(' ').nth(3)?.parse().ok());
+    session == Some(pid.as_raw_nonzero().get())
+}
+
 /// What the kernel tells of a process, from its state on.
 fn stat(pid: Pid) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
