@@ -1,8 +1,7 @@
 use std::fmt;
 use std::pin::Pin;
 
-use lock_core::Capabilities;
-
+use crate::need::Offer;
 use crate::{Need, Trial};
 
 /// One sentence about a backend that a run proves or refutes.
@@ -10,6 +9,7 @@ use crate::{Need, Trial};
 pub struct Case {
     pub(crate) group: &'static str,
     pub(crate) sentence: &'static str,
+    pub(crate) since: u32,
     pub(crate) needs: &'static [Need],
     pub(crate) body: Body,
 }
@@ -23,15 +23,29 @@ impl Case {
         format!("{}::{}", self.group, self.sentence)
     }
 
-    /// What a backend must be able to do for this case to run.
+    /// The version of the suite that it came with. A run of an earlier version skips it.
+    pub fn since(&self) -> u32 {
+        self.since
+    }
+
+    /// What there must be for this case to run.
     pub fn needs(&self) -> &'static [Need] {
         self.needs
     }
 
-    /// Why a backend with these capabilities skips the case, if it does.
-    pub fn skipped_by(&self, capabilities: &Capabilities) -> Option<String> {
-        let unmet = self.needs.iter().filter(|need| !need.is_met_by(capabilities)).map(Need::to_string);
-        let unmet: Vec<_> = unmet.collect();
+    /// Why it is skipped with this offer, if it is.
+    pub(crate) fn skipped_by(&self, offer: &Offer<'_>) -> Option<String> {
+        self.unmet(offer, |_| true)
+    }
+
+    /// Why any suite would skip it for this backend, if it would.
+    pub(crate) fn skipped_by_backend(&self, offer: &Offer<'_>) -> Option<String> {
+        self.unmet(offer, Need::is_of_the_backend)
+    }
+
+    fn unmet(&self, offer: &Offer<'_>, counts: impl Fn(Need) -> bool) -> Option<String> {
+        let unmet = self.needs.iter().filter(|need| counts(**need) && !need.is_met_by(offer));
+        let unmet: Vec<_> = unmet.map(Need::to_string).collect();
         (!unmet.is_empty()).then(|| unmet.join(", "))
     }
 }
@@ -42,15 +56,18 @@ impl fmt::Debug for Case {
     }
 }
 
-/// The table of a group's cases: the group's name, then each case's function with what it needs.
+/// The table of a group's cases: the group's name, then each case's function with the version of the suite that it came with,
+/// if that is not the first, and with what it needs.
 ///
 /// A function that is not in its table is dead code, which the compiler reports.
 macro_rules! cases {
-    ($group:literal: $($sentence:ident $(needs $($need:ident)+)?),+ $(,)?) => {
+    ($group:literal: $($sentence:ident $(since $since:literal)? $(needs $($need:ident)+)?),+ $(,)?) => {
         pub(super) const CASES: &[$crate::Case] = &[$(
             $crate::Case {
                 group: $group,
                 sentence: stringify!($sentence),
+                // The last of the list: the case's own version, or the first one.
+                since: { let versions: &[u32] = &[1, $($since)?]; versions[versions.len() - 1] },
                 needs: &[$($($crate::Need::$need),+)?],
                 body: |t| Box::pin($sentence(t)),
             }

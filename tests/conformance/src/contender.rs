@@ -341,6 +341,28 @@ impl Contender {
         Told { answer, sent, answered }
     }
 
+    /// Takes down a call that it made otherwise.
+    pub(crate) fn tells(&self, sent: BootTime, what: &str, answer: &dyn fmt::Debug, took: Duration) {
+        self.trial.story().tell(sent, &self.who, what, answer, took);
+    }
+
+    /// Some call of its had no answer, or may have none.
+    pub(crate) fn is_unsure(&mut self) {
+        self.claim.unsure = true;
+    }
+
+    pub(crate) fn trial(&self) -> &Trial {
+        &self.trial
+    }
+
+    pub(crate) fn backend(&self) -> Shared {
+        self.backend.clone()
+    }
+
+    pub(crate) fn claim(&self) -> Claim {
+        self.claim.clone()
+    }
+
     fn fail(&self, at: At, expected: &str, came: &dyn fmt::Debug) -> ! {
         fail(at, Evidence::Answer, format!("{self} expected {expected}; the answer was {came:?}"))
     }

@@ -1,21 +1,19 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
-use libtest_mimic::{Arguments, Completion, Failed};
 use lock_core::{Backend, Capabilities};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use crate::cases;
 use crate::failure::{Evidence, Failure, Outcome, Raised};
+use crate::need::Offer;
 use crate::pace::Pace;
 use crate::shared::Shared;
-use crate::{Case, Trial};
+use crate::{Case, Service, Trial};
 
-/// How many cases run at once unless `--test-threads` says otherwise: they mostly wait for leases to end, and every one has
-/// names of its own.
+/// How many cases run at once by default: they mostly wait for leases to end, and every one has names of its own.
 const AT_ONCE: usize = 16;
 
 /// How often a case is tried on a machine that is too slow for its times, with doubled times each time.
@@ -23,54 +21,80 @@ const TRIES: usize = 4;
 
 /// The suite, set up for one backend.
 pub struct Suite {
-    name: String,
-    service: Box<dyn Fn() -> Result<Open, String> + Send + Sync>,
-    started: OnceLock<Result<Open, String>>,
+    pub(crate) name: String,
+    start: Start,
+    started: OnceLock<Result<Arc<Service>, String>>,
+    pub(crate) connect: Option<Connect>,
     expected_skips: Vec<String>,
+    pub(crate) version: u32,
+    pub(crate) at_once: usize,
     pace: Pace,
+    paused_time: bool,
 }
 
-/// Opens one more backend instance.
-type Open = Arc<dyn Fn() -> Shared + Send + Sync>;
+type Start = Box<dyn Fn() -> Result<Service, String> + Send + Sync>;
+
+/// Opens a backend instance in another process, by the service's address.
+pub(crate) type Connect = Box<dyn Fn(&str) -> Shared + Send + Sync>;
 
 impl Suite {
-    /// A suite for the backend that `open` makes. Every call of it must give one more instance, as another client would have,
-    /// and all of them must see the same locks.
+    /// The newest version of the suite that this crate has.
+    pub const VERSION: u32 = 1;
+
+    /// A suite for a backend whose service is there: a [`Service`], or just the function that opens one more backend instance,
+    /// as another client would have it. All instances must see the same locks.
     ///
     /// `name` is what the backend is called in messages.
-    pub fn new<B: Backend>(name: impl Into<String>, open: impl Fn() -> B + Send + Sync + 'static) -> Self {
-        let open: Open = Arc::new(move || Shared::new(open()));
-        Self::over(name.into(), Box::new(move || Ok(Arc::clone(&open))))
+    pub fn new(name: impl Into<String>, service: impl Into<Service>) -> Self {
+        let service = Ok(Arc::new(service.into()));
+        let start = Box::new(|| Err("with paused time each case has locks of its own: use Suite::starting".to_owned()));
+        Self { started: OnceLock::from(service), ..Self::over(name.into(), start) }
     }
 
     /// A suite for a backend whose service has to be started first, or is perhaps not there.
     ///
-    /// `start` is called before the first case and gives the function that opens one more instance; what that function owns
-    /// (a server, a directory) lives until the last case has ended. When `start` fails, every case is shown as ignored with
-    /// the error as the reason; where the environment says `CI` the run fails, so that a missing service is noticed.
-    pub fn starting<B, O, E>(name: impl Into<String>, start: impl Fn() -> Result<O, E> + Send + Sync + 'static) -> Self
-    where
-        B: Backend,
-        O: Fn() -> B + Send + Sync + 'static,
-        E: fmt::Display,
-    {
-        let service = move || match start() {
-            Ok(open) => Ok(Arc::new(move || Shared::new(open())) as Open),
-            Err(error) => Err(error.to_string()),
-        };
-        Self::over(name.into(), Box::new(service))
+    /// `start` is called before the first case and gives the [`Service`], or just the function that opens one more backend
+    /// instance; what it owns (a server, a directory) lives until the last case has ended. When `start` fails, every case is
+    /// shown as ignored with the error as the reason; where the environment says `CI` the run fails, so that a missing service
+    /// is noticed.
+    pub fn starting<S: Into<Service>, E: fmt::Display>(
+        name: impl Into<String>,
+        start: impl Fn() -> Result<S, E> + Send + Sync + 'static,
+    ) -> Self {
+        Self::over(name.into(), Box::new(move || start().map(Into::into).map_err(|error| error.to_string())))
     }
 
-    fn over(name: String, service: Box<dyn Fn() -> Result<Open, String> + Send + Sync>) -> Self {
-        Self { name, service, started: OnceLock::new(), expected_skips: Vec::new(), pace: Pace::from_environment() }
+    fn over(name: String, start: Start) -> Self {
+        Self {
+            name,
+            start,
+            started: OnceLock::new(),
+            connect: None,
+            expected_skips: Vec::new(),
+            version: 1,
+            at_once: AT_ONCE,
+            pace: Pace::from_environment(),
+            paused_time: false,
+        }
     }
 
-    /// Pins the cases that this backend skips, by their full names. The run fails when it skips others, or fewer.
+    /// Pins the cases that this backend skips by its [`Capabilities`], by their full names. The run fails when it skips others,
+    /// or fewer. A missing hook needs no pin.
     ///
     /// By default no skip is expected: a promise that is given up in passing does not go unnoticed.
     #[must_use]
     pub fn with_expected_skips<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.expected_skips = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Runs the cases of this version of the suite and of those before it; later ones are shown as ignored.
+    ///
+    /// By default it is 1: a minor release of this crate adds cases in a new version, which turns nobody's run red who has not
+    /// asked for it. [`Suite::VERSION`] is always the newest.
+    #[must_use]
+    pub fn with_version(mut self, version: u32) -> Self {
+        self.version = version;
         self
     }
 
@@ -88,39 +112,49 @@ impl Suite {
         self
     }
 
-    /// Runs the cases as a test binary does, by the arguments of this process: filters, `--list`, `--exact`, `--skip`,
-    /// `--test-threads` and the like. The exit status is for `main` to return.
-    pub fn run(self) -> ExitCode {
-        let mut arguments = Arguments::from_args();
-        arguments.test_threads.get_or_insert(AT_ONCE);
-        let suite = Arc::new(self);
-        let pins = Arc::clone(&suite);
-        let pins = libtest_mimic::Trial::ignorable_test("suite::the_skipped_cases_are_the_expected_ones", move || {
-            completion(pins.check_skips(), in_ci())
-        });
-        let tests = cases::all().map(|case| {
-            let suite = Arc::clone(&suite);
-            libtest_mimic::Trial::ignorable_test(case.name(), move || completion(suite.outcome(case), in_ci()))
-        });
-        let tests = tests.chain([pins]).collect();
-        libtest_mimic::run(&arguments, tests).exit_code()
+    /// How many cases run at once, unless `--test-threads` says otherwise.
+    ///
+    /// By default it is 16: they mostly wait for leases to end.
+    #[must_use]
+    pub fn with_parallelism(mut self, at_once: usize) -> Self {
+        self.at_once = at_once;
+        self
+    }
+
+    /// Lets time pass by itself whenever everybody waits, as tokio's paused clock does, so that a run takes no longer than its
+    /// work. It is for a backend that does nothing but compute, and whose time is tokio's (`Clock::tokio`): not for one that
+    /// waits for a network, a disk or a thread.
+    ///
+    /// `start` is called for each case, within the case's runtime: use [`Suite::starting`].
+    #[must_use]
+    pub fn with_paused_time(mut self) -> Self {
+        self.paused_time = true;
+        self
+    }
+
+    /// Unlocks the cases with other processes, which can be stopped and killed. Such a process is this test binary once more:
+    /// [`run`](Self::run) finds out that it is one, and calls `connect` with the service's
+    /// [address](Service::with_address) instead of starting anything. So `main` should do nothing before it that must not be
+    /// done twice.
+    #[must_use]
+    pub fn with_processes<B: Backend>(mut self, connect: impl Fn(&str) -> B + Send + Sync + 'static) -> Self {
+        self.connect = Some(Box::new(move |address| Shared::new(connect(address))));
+        self
     }
 
     /// Runs one case.
     ///
     /// It blocks; call it outside of any runtime.
     pub fn outcome(&self, case: &Case) -> Outcome {
-        let open = match self.service() {
-            Ok(open) => open,
+        match self.skips(case) {
             Err(reason) => return Outcome::Unavailable(reason),
-        };
-        if let Some(reason) = case.skipped_by(&open().capabilities()) {
-            return Outcome::Skipped(reason);
+            Ok(Some(reason)) => return Outcome::Skipped(reason),
+            Ok(None) => {}
         }
         let mut pace = self.pace;
         let mut missed = String::new();
         for _ in 0..TRIES {
-            match attempt(&open, case, pace) {
+            match self.attempt(case, pace) {
                 Ok(()) => return Outcome::Passed,
                 Err(Raised::Failure(failure)) => return Outcome::Failed(failure),
                 Err(Raised::TooSlow(late)) => (missed, pace) = (late, pace.slower()),
@@ -129,38 +163,69 @@ impl Suite {
         Outcome::Failed(Failure::new(Evidence::Silence, format!("this machine is too slow for the case: {missed}")))
     }
 
+    /// Why it does not run the case, if it does not.
+    ///
+    /// # Errors
+    ///
+    /// Why the service could not be started.
+    pub(crate) fn skips(&self, case: &Case) -> Result<Option<String>, String> {
+        if self.version < case.since {
+            let newer = format!("came with version {} of the suite, and this run is of {}", case.since, self.version);
+            return Ok(Some(newer));
+        }
+        self.offers(|offer| case.skipped_by(offer))
+    }
+
     /// What the backend promises.
     ///
     /// # Errors
     ///
     /// Why the service could not be started.
     pub fn capabilities(&self) -> Result<Capabilities, String> {
-        self.service().map(|open| open().capabilities())
+        self.offers(|offer| offer.capabilities.clone())
     }
 
-    fn service(&self) -> Result<Open, String> {
-        let started = self.started.get_or_init(|| (self.service)());
+    /// Asks something of what there is.
+    ///
+    /// # Errors
+    ///
+    /// Why the service could not be started.
+    fn offers<T>(&self, ask: impl FnOnce(&Offer<'_>) -> T) -> Result<T, String> {
+        let service = self.service()?;
+        let capabilities = (service.open)().capabilities();
+        let has_processes = self.connect.is_some() && service.address.is_some() && !self.paused_time;
+        let has_paused_time = self.paused_time;
+        Ok(ask(&Offer { capabilities: &capabilities, service: &service, has_processes, has_paused_time }))
+    }
+
+    fn service(&self) -> Result<Arc<Service>, String> {
+        let started = self.started.get_or_init(|| (self.start)().map(Arc::new));
         started.clone().map_err(|reason| format!("{} is not available: {reason}", self.name))
     }
 
     /// Whether exactly those cases are skipped that were pinned.
-    fn check_skips(&self) -> Outcome {
-        let capabilities = match self.capabilities() {
-            Ok(capabilities) => capabilities,
+    pub(crate) fn check_skips(&self) -> Outcome {
+        let mut pinned = self.expected_skips.clone();
+        let checked = self.offers(|offer| {
+            let mut wrong = Vec::new();
+            for case in cases::all().filter(|case| case.since <= self.version) {
+                let name = case.name();
+                let before = pinned.len();
+                pinned.retain(|pin| *pin != name);
+                match (case.skipped_by_backend(offer), pinned.len() < before) {
+                    (Some(reason), false) => {
+                        wrong.push(format!("{name:?} is skipped and not expected to be: it {reason}"));
+                    }
+                    (None, true) => wrong.push(format!("{name:?} is expected to be skipped and runs")),
+                    _ => {}
+                }
+            }
+            wrong
+        });
+        let mut wrong = match checked {
+            Ok(wrong) => wrong,
             Err(reason) => return Outcome::Unavailable(reason),
         };
-        let mut pinned = self.expected_skips.clone();
-        let mut wrong = Vec::new();
-        for case in cases::all() {
-            let name = case.name();
-            let before = pinned.len();
-            pinned.retain(|pin| *pin != name);
-            match (case.skipped_by(&capabilities), pinned.len() < before) {
-                (Some(reason), false) => wrong.push(format!("{name:?} is skipped and not expected to be: it {reason}")),
-                (None, true) => wrong.push(format!("{name:?} is expected to be skipped and runs")),
-                _ => {}
-            }
-        }
         wrong.extend(pinned.iter().map(|pin| format!("{pin:?} is expected to be skipped and is no case")));
         if wrong.is_empty() {
             return Outcome::Passed;
@@ -173,44 +238,41 @@ impl Suite {
         );
         Outcome::Failed(Failure::new(Evidence::Answer, message))
     }
-}
 
-/// Runs the case once, on a runtime of its own.
-fn attempt(open: &Open, case: &Case, pace: Pace) -> Result<(), Raised> {
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.expect("the operating system gives two threads");
-    let trial = Trial::new(Arc::clone(open), pace);
-    let limit = pace.limit(trial.capabilities());
-    let run = catch_unwind(AssertUnwindSafe(|| runtime.block_on(async { timeout(limit, (case.body)(&trial)).await })));
-    let ended = match run {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => {
-            let message = format!("the case did not end within {limit:?}");
-            Err(Raised::Failure(Failure::new(Evidence::Silence, message)))
-        }
-        Err(panic) => Err(Raised::from(panic)),
-    };
-    runtime.block_on(trial.end());
-    runtime.shutdown_background();
-    ended.map_err(|raised| match raised {
-        Raised::Failure(failure) => Raised::Failure(Failure { story: trial.story().lines(), ..failure }),
-        too_slow @ Raised::TooSlow(_) => too_slow,
-    })
-}
-
-/// The outcome in the words of the test runner. A service that is not there is no failure on somebody's laptop.
-fn completion(outcome: Outcome, in_ci: bool) -> Result<Completion, Failed> {
-    match outcome {
-        Outcome::Passed => Ok(Completion::Completed),
-        Outcome::Skipped(reason) => Ok(Completion::ignored_with(reason)),
-        Outcome::Unavailable(reason) if in_ci => Err(format!("{reason}; in CI that is a failure").into()),
-        Outcome::Unavailable(reason) => Ok(Completion::ignored_with(reason)),
-        Outcome::Failed(failure) => Err(failure.into()),
+    /// Runs the case once, on a runtime of its own.
+    fn attempt(&self, case: &Case, pace: Pace) -> Result<(), Raised> {
+        let runtime = self.runtime();
+        let trial = {
+            let _within = runtime.enter();
+            // Paused time is each runtime's own, and so must be the locks that end by it.
+            let service = if self.paused_time { (self.start)().map(Arc::new) } else { self.service() };
+            let service = service.map_err(|reason| Raised::Failure(Failure::new(Evidence::Panic, reason)))?;
+            Trial::new(service, pace, self.paused_time)
+        };
+        let limit = pace.limit(trial.capabilities());
+        let run =
+            catch_unwind(AssertUnwindSafe(|| runtime.block_on(async { timeout(limit, (case.body)(&trial)).await })));
+        let ended = match run {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => {
+                let message = format!("the case did not end within {limit:?}");
+                Err(Raised::Failure(Failure::new(Evidence::Silence, message)))
+            }
+            Err(panic) => Err(Raised::from(panic)),
+        };
+        runtime.block_on(trial.end());
+        runtime.shutdown_background();
+        ended.map_err(|raised| match raised {
+            Raised::Failure(failure) => Raised::Failure(Failure { story: trial.story().lines(), ..failure }),
+            too_slow @ Raised::TooSlow(_) => too_slow,
+        })
     }
-}
 
-fn in_ci() -> bool {
-    std::env::var("CI").is_ok_and(|ci| !matches!(ci.as_str(), "" | "0" | "false"))
+    fn runtime(&self) -> Runtime {
+        let mut builder = if self.paused_time { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+        let builder = builder.worker_threads(2).enable_all().start_paused(self.paused_time);
+        builder.build().expect("the operating system gives two threads")
+    }
 }
 
 impl fmt::Debug for Suite {
@@ -235,7 +297,7 @@ mod tests {
     }
 
     fn case(needs: &'static [Need], body: crate::case::Body) -> Case {
-        Case { group: "test", sentence: "a_case", needs, body }
+        Case { group: "test", sentence: "a_case", since: 1, needs, body }
     }
 
     fn message(outcome: Outcome) -> String {
@@ -255,17 +317,39 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_service_is_a_failure_only_in_ci() {
-        let suite = Suite::starting("there", || Err::<fn() -> MemoryBackend, _>("no server on port 1"));
-        let run = || suite.outcome(&case(&[], |_| Box::pin(async {})));
-        match completion(run(), false) {
-            Ok(Completion::Ignored { reason: Some(reason) }) => {
-                assert_eq!(reason, "there is not available: no server on port 1");
-            }
-            _ => panic!("not ignored"),
+    fn a_case_of_a_later_version_is_skipped_until_it_is_asked_for() {
+        let newer = Case { since: 2, ..case(&[], |_| Box::pin(async {})) };
+        match memory().outcome(&newer) {
+            Outcome::Skipped(reason) => assert_eq!(reason, "came with version 2 of the suite, and this run is of 1"),
+            other => panic!("{other:?}"),
         }
-        let failed = completion(run(), true).err().unwrap();
-        assert!(failed.message().unwrap().contains("no server on port 1"));
+        assert!(matches!(memory().with_version(2).outcome(&newer), Outcome::Passed));
+    }
+
+    #[test]
+    fn a_case_that_needs_a_hook_is_skipped_without_it() {
+        let needs_a_hook = case(&[Need::Evict], |_| Box::pin(async {}));
+        match memory().outcome(&needs_a_hook) {
+            Outcome::Skipped(reason) => assert_eq!(reason, "needs the hook Service::with_evict"),
+            other => panic!("{other:?}"),
+        }
+        let service = Service::new(MemoryBackend::new).with_evict(|_| async {});
+        assert!(matches!(Suite::new("memory", service).outcome(&needs_a_hook), Outcome::Passed));
+    }
+
+    #[test]
+    fn paused_time_passes_by_itself() {
+        let suite = Suite::starting("memory", || Ok::<_, String>(MemoryBackend::new)).with_paused_time();
+        let long = case(&[], |t| {
+            Box::pin(async {
+                let begin = t.clock().now();
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                assert!(t.clock().now().since(begin) >= Duration::from_secs(60));
+            })
+        });
+        let begin = lock_core::Clock::system().now();
+        assert!(matches!(suite.outcome(&long), Outcome::Passed));
+        assert!(lock_core::Clock::system().now().since(begin) < Duration::from_secs(60));
     }
 
     #[test]

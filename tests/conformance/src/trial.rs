@@ -5,22 +5,25 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use lock_core::{
-    Backend, BootTime, Capabilities, Claim, Clock, FencingToken, Holder, Lock, LockClient, LockName, Release,
+    Backend, BootTime, Capabilities, Claim, Clock, FencingToken, Holder, Lock, LockClient, LockClientBuilder, LockName,
+    Release,
 };
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::failure::{Evidence, fail};
 use crate::shared::Shared;
 use crate::story::Story;
-use crate::{Contender, Pace};
+use crate::{Contender, Pace, Service};
 
 /// One run of one case: it opens the case's backends, names its locks, and knows how long things may take.
 ///
 /// Every contender has a backend instance of its own, as every client has; all of them see the same locks.
 #[derive(Clone)]
 pub(crate) struct Trial {
-    open: Arc<dyn Fn() -> Shared + Send + Sync>,
+    service: Arc<Service>,
+    paused_time: bool,
     capabilities: Capabilities,
     pace: Pace,
     name: LockName,
@@ -33,12 +36,13 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    pub(crate) fn new(open: Arc<dyn Fn() -> Shared + Send + Sync>, pace: Pace) -> Self {
-        let clock = Clock::system();
-        let capabilities = open().capabilities();
+    /// To be called within the case's runtime, whose time may be paused.
+    pub(crate) fn new(service: Arc<Service>, pace: Pace, paused_time: bool) -> Self {
+        let clock = if paused_time { Clock::tokio() } else { Clock::system() };
+        let capabilities = (service.open)().capabilities();
         let (story, name) = (Story::beginning_now(&clock), random_name());
         let (contenders, visitor, opened, clients) = Default::default();
-        Self { open, capabilities, pace, name, clock, story, contenders, visitor, opened, clients }
+        Self { service, paused_time, capabilities, pace, name, clock, story, contenders, visitor, opened, clients }
     }
 
     /// The case's own lock, which nobody outside of it uses.
@@ -75,26 +79,44 @@ impl Trial {
 
     /// One more backend instance, closed when the case ends.
     pub(crate) fn open(&self) -> Shared {
-        let backend = (self.open)();
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner).push(backend.clone());
+        let backend = self.open_unattended();
+        self.closes_in_the_end(&backend);
         backend
+    }
+
+    pub(crate) fn closes_in_the_end(&self, backend: &Shared) {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).push(backend.clone());
     }
 
     /// One more backend instance, which is the case's own to drop.
     pub(crate) fn open_unattended(&self) -> Shared {
-        (self.open)()
+        (self.service.open)()
     }
 
     /// A client on one more backend instance, closed when the case ends.
     pub(crate) fn client(&self) -> LockClient {
         let client = self.client_unattended();
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner).push(client.clone());
+        self.client_closes_in_the_end(&client);
         client
+    }
+
+    pub(crate) fn client_closes_in_the_end(&self, client: &LockClient) {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).push(client.clone());
     }
 
     /// A client on one more backend instance, which is the case's own to close or drop.
     pub(crate) fn client_unattended(&self) -> LockClient {
-        LockClient::new(self.open_unattended())
+        self.builder(self.open_unattended()).build()
+    }
+
+    /// A client of its own thread, or where time is paused, on the case's runtime.
+    pub(crate) fn builder(&self, backend: Shared) -> LockClientBuilder {
+        let builder = LockClient::builder(backend).clock(self.clock.clone());
+        if self.paused_time { builder.on_runtime(Handle::current()) } else { builder }
+    }
+
+    pub(crate) fn service(&self) -> &Service {
+        &self.service
     }
 
     /// The case's lock, from a client of its own. Its lease outlives the case, and its wait ends in a failure.

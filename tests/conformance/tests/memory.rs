@@ -1,10 +1,11 @@
-//! The memory backend passes the whole suite.
+//! The memory backend passes the whole suite in paused time, with every hook but other processes.
+mod remote;
+
 use std::process::ExitCode;
 
 use lock_conformance::Suite;
-use lock_core::MemoryBackend;
 
 fn main() -> ExitCode {
-    let store = MemoryBackend::new();
-    Suite::new("memory", move || store.clone()).run()
+    let start = || Ok::<_, String>(remote::memory());
+    Suite::starting("memory", start).with_paused_time().with_version(Suite::VERSION).run()
 }

@@ -12,7 +12,7 @@ use crate::locking::{Ending, Holding, Locking};
 
 cases! { "client_holding":
     a_lock_is_held_over_several_ttls,
-    a_lock_is_held_while_the_application_blocks_its_thread,
+    a_lock_is_held_while_the_application_blocks_its_thread needs RealTime,
     a_lock_that_is_not_extended_is_lost_in_time,
     a_holder_learns_that_its_lock_was_taken_away needs ForceRelease,
     a_release_is_no_loss,

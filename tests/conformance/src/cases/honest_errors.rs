@@ -4,11 +4,13 @@ use lock_core::{Backend, ErrorKind};
 use crate::Trial;
 use crate::case::cases;
 use crate::failure::ensure;
+use crate::service::Network;
 
 cases! { "10_honest_errors":
     contention_is_an_answer,
     what_is_gone_is_an_answer,
     what_the_backend_cannot_do_is_unsupported,
+    a_call_without_an_answer_is_neither_yes_nor_no needs Link,
 }
 
 /// Field case A19, with a service that is up: 50 refused tries and no error among them.
@@ -56,5 +58,19 @@ async fn what_the_backend_cannot_do_is_unsupported(t: &Trial) {
                 );
             }
         }
+    }
+}
+
+/// Field cases A2 and A19: "I do not know" is never a yes, and never somebody else's lock.
+async fn a_call_without_an_answer_is_neither_yes_nor_no(t: &Trial) {
+    for network in [Network::RepliesLost, Network::Silent, Network::Refused] {
+        let (mut holder, link) = t.contender_over_link();
+        holder.acquires().await;
+        let mut stranger = holder.sibling_for(&t.name_with("/free"));
+        link.set(network);
+        stranger.asks_without_an_answer().await;
+        holder.extends_without_an_answer().await;
+        holder.releases_without_an_answer().await;
+        link.set(Network::Healthy);
     }
 }

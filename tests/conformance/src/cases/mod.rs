@@ -47,9 +47,11 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
 mod tests {
     use std::collections::HashSet;
 
-    use lock_core::{Capabilities, Scope};
+    use lock_core::{Capabilities, MemoryBackend, Scope};
 
     use super::*;
+    use crate::Service;
+    use crate::need::Offer;
 
     #[test]
     fn no_two_cases_have_the_same_name() {
@@ -60,6 +62,8 @@ mod tests {
     #[test]
     fn every_number_of_the_contract_has_three_cases_that_any_backend_runs() {
         let least = Capabilities::new(Scope::Process, "nothing");
+        let service = Service::new(MemoryBackend::new);
+        let least = Offer { capabilities: &least, service: &service, has_processes: false, has_paused_time: true };
         for number in 1..=10 {
             let group = format!("{number}_");
             let cases = all().filter(|case| case.name().starts_with(&group) && case.skipped_by(&least).is_none());

@@ -13,6 +13,8 @@ cases! { "6_own_only":
     leaving_the_queue_leaves_the_holder_alone,
     a_lock_that_is_taken_away_is_gone_for_its_holder needs ForceRelease,
     only_the_holder_with_the_given_token_loses_the_lock needs ForceRelease,
+    the_service_keeps_one_entry_of_a_grant_and_none_after_its_release needs Look,
+    what_the_service_forgot_can_be_had_and_its_holder_harms_nobody needs Evict,
 }
 
 async fn a_stranger_releases_nothing(t: &Trial) {
@@ -95,4 +97,27 @@ async fn only_the_holder_with_the_given_token_loses_the_lock(t: &Trial) {
     let release = t.takes_away(Some(token)).await;
     ensure!(release == Release::Released, "token {token} holds, and taking its lock away answered {release:?}");
     second.has_lost().await;
+}
+
+async fn the_service_keeps_one_entry_of_a_grant_and_none_after_its_release(t: &Trial) {
+    let mut holder = t.contender();
+    holder.acquires().await;
+    t.contender().is_refused().await;
+    let kept = t.entries().await;
+    ensure!(kept.len() == 1, "one holds the lock, and the service keeps {kept:?}");
+    holder.releases().await;
+    let kept = t.entries().await;
+    ensure!(kept.is_empty(), "nobody holds the lock, and the service keeps {kept:?}");
+}
+
+/// Field cases A5 and A35: an operator deleted the key under the holder, and somebody else came.
+async fn what_the_service_forgot_can_be_had_and_its_holder_harms_nobody(t: &Trial) {
+    let (mut first, mut successor) = (t.contender(), t.contender());
+    first.acquires().await;
+    t.service_forgets_the_holder().await;
+    successor.acquires().await;
+    first.has_lost().await;
+    first.has_nothing_to_release().await;
+    successor.extends().await;
+    t.contender().is_refused().await;
 }

@@ -1,5 +1,5 @@
 //! Successive grants of a name carry strictly increasing tokens.
-use lock_core::{Attempt, ErrorKind, FencingToken};
+use lock_core::{Attempt, ErrorKind, FencingToken, Restart};
 
 use crate::Trial;
 use crate::case::cases;
@@ -12,6 +12,7 @@ cases! { "8_tokens":
     extending_keeps_the_token,
     a_grant_is_above_the_highest_token_seen,
     the_holder_is_shown_with_its_token,
+    tokens_rise_over_a_restart needs Restart,
 }
 
 /// Field case A36. Two clients in turn, and a look at the lock while it is free: no memory of the name may be needed.
@@ -80,4 +81,19 @@ async fn the_holder_is_shown_with_its_token(t: &Trial) {
     let token = first.acquires().await.token;
     let shown = t.holder().await.and_then(|holder| holder.token);
     ensure!(shown == Some(token), "{first} was granted token {token}, and the holder is shown with {shown:?}");
+}
+
+/// Field case A36, as far as the capabilities promise it. Nobody has seen the tokens before: the service itself has to know.
+async fn tokens_rise_over_a_restart(t: &Trial) {
+    let one = t.contender();
+    let mut before = None;
+    for _ in 0..3 {
+        let mut holder = one.sibling();
+        before = Some(holder.acquires().await.token);
+        holder.releases().await;
+    }
+    t.service_restarts().await;
+    let after = Some(t.contender().acquires().await.token);
+    let promised = t.capabilities().restart >= Restart::Tokens;
+    ensure!(before < after || !promised, "token {after:?} was granted after a restart, and {before:?} before");
 }
