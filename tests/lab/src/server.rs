@@ -1,0 +1,343 @@
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use tempfile::TempDir;
+use tokio::time::{sleep, timeout};
+
+use crate::{Port, Said, ServerError, Setup, lifeline, listeners};
+
+/// How often a server is started anew because somebody took its port. Its ports are reserved, so once is rare.
+const TRIES: usize = 5;
+
+/// How often to look whether a server is ready.
+const POLL: Duration = Duration::from_millis(20);
+
+/// How much of a server's output an error shows.
+const LINES: usize = 20;
+
+/// A server that runs as a child of this process, on ports and in a directory of its own.
+///
+/// ```no_run
+/// # use lock_lab::{DURABLE, Data, Server, ServerError, redis};
+/// # async fn example() -> Result<(), ServerError> {
+/// let server = Server::start(|port| redis(port).with_args(DURABLE)).await?;
+/// server.stop()?; // it accepts connections and does not answer
+/// server.continue_()?;
+/// server.restart(Data::Kept).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It ends when this value is dropped, and with this process if that ends before, in whatever way: a panic, SIGKILL. Its
+/// directory goes with the value; a process that is killed leaves it behind.
+///
+/// It belongs to no runtime: it may be started on one and used on another.
+#[derive(Debug)]
+pub struct Server {
+    setup: Setup,
+    home: TempDir,
+    child: Mutex<Child>,
+}
+
+/// What a restarted server finds in its directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// What was there when it ended.
+    Kept,
+    /// Nothing but the files of its setup.
+    Lost,
+}
+
+impl Server {
+    /// Starts a server on a free port and waits until it is ready. The description is asked again, for another port, if somebody
+    /// else takes the first one.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`], all of them but [`NotRunning`](ServerError::NotRunning).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it ends what was started.
+    pub async fn start(describe: impl Fn(Port) -> Setup) -> Result<Self, ServerError> {
+        let [server] = Self::start_together(|[port]| [describe(port)]).await?;
+        Ok(server)
+    }
+
+    /// Starts servers that have to know each other's ports, and waits until all of them are ready.
+    ///
+    /// ```no_run
+    /// # use lock_lab::{Server, ServerError, redis};
+    /// # async fn example() -> Result<(), ServerError> {
+    /// let [primary, replica] = Server::start_together(|[first, second]| {
+    ///     let of_first = ["--replicaof".to_owned(), "127.0.0.1".to_owned(), first.number().to_string()];
+    ///     [redis(first), redis(second).with_args(of_first)]
+    /// })
+    /// .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start). All end if one can't be started.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it ends what was started.
+    pub async fn start_together<const PORTS: usize, const SERVERS: usize>(
+        describe: impl Fn([Port; PORTS]) -> [Setup; SERVERS],
+    ) -> Result<[Self; SERVERS], ServerError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let mut reserved = Vec::with_capacity(PORTS);
+            for _ in 0..PORTS {
+                let no_port = |source| ServerError::System { program: "a server", task: "find a port for", source };
+                reserved.push(Port::reserve().map_err(no_port)?);
+            }
+            let ports = reserved.try_into().expect("as many as the array has");
+            match Self::all_ready(describe(ports)).await {
+                Err(ServerError::PortTaken { .. }) if tries < TRIES => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn all_ready<const SERVERS: usize>(setups: [Setup; SERVERS]) -> Result<[Self; SERVERS], ServerError> {
+        let mut servers = Vec::with_capacity(SERVERS);
+        for setup in setups {
+            servers.push(Self::spawn(setup)?);
+        }
+        for server in &servers {
+            server.ready().await?;
+        }
+        Ok(servers.try_into().expect("as many as the array has"))
+    }
+
+    /// Where clients reach it.
+    pub fn address(&self) -> SocketAddr {
+        self.setup.ports[0].address()
+    }
+
+    /// The directory that it runs in.
+    pub fn directory(&self) -> PathBuf {
+        data(&self.home)
+    }
+
+    /// Its process id, also when it has ended.
+    pub fn process_id(&self) -> u32 {
+        self.child().id()
+    }
+
+    /// What it has written to its standard output and error since it was started first.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::System`], when that can't be read.
+    pub fn output(&self) -> Result<String, ServerError> {
+        let output = fs::read(log(&self.home)).map_err(|source| self.error("read the output of", source))?;
+        Ok(String::from_utf8_lossy(&output).into_owned())
+    }
+
+    /// Stops it with SIGSTOP, and returns once it stands. The system goes on to accept connections for it and to take what is
+    /// sent, and it handles all of that when it is continued.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::NotRunning`]; [`ServerError::System`].
+    pub fn stop(&self) -> Result<(), ServerError> {
+        let process = self.signal(Signal::STOP)?;
+        // Not taken, only looked at: the child's end is for the child's handle to see.
+        let looking = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let seen = waitid(WaitId::Pid(process), looking).map_err(|error| self.error("wait for", error.into()))?;
+        match seen {
+            Some(status) if status.stopped() => Ok(()),
+            _ => Err(ServerError::NotRunning { program: self.setup.program.name }),
+        }
+    }
+
+    /// Lets it go on after [`stop`](Self::stop).
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::NotRunning`]; [`ServerError::System`].
+    pub fn continue_(&self) -> Result<(), ServerError> {
+        self.signal(Signal::CONT).map(drop)
+    }
+
+    /// Ends it with SIGKILL, and returns once it has ended, also when it was stopped. It may have ended before.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::System`].
+    pub fn kill(&self) -> Result<(), ServerError> {
+        end(&mut self.child()).map_err(|source| self.error("kill", source))
+    }
+
+    /// Starts it again on the same ports, and waits until it is ready. It is killed first if it runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start). [`ServerError::PortTaken`] comes at once: clients know this port.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it leaves a server that starts, and is not known to be ready.
+    pub async fn restart(&self, data: Data) -> Result<(), ServerError> {
+        {
+            let mut child = self.child();
+            end(&mut child).map_err(|source| self.error("kill", source))?;
+            *child = launch(&self.setup, &self.home, data)?;
+        }
+        self.ready().await
+    }
+
+    fn spawn(setup: Setup) -> Result<Self, ServerError> {
+        let home = tempfile::Builder::new().prefix("lock-lab-").tempdir();
+        let home = home.map_err(|source| system(&setup, "make a directory for", source))?;
+        let child = Mutex::new(launch(&setup, &home, Data::Lost)?);
+        Ok(Self { setup, home, child })
+    }
+
+    /// Waits until the server is ready.
+    async fn ready(&self) -> Result<(), ServerError> {
+        let patience = self.setup.patience;
+        let ready = async {
+            while !self.is_ready().await? {
+                sleep(POLL).await;
+            }
+            Ok(())
+        };
+        let (program, said) = (self.setup.program.name, || self.said());
+        timeout(patience, ready)
+            .await
+            .unwrap_or_else(|_| Err(ServerError::NotReady { program, patience, said: said() }))
+    }
+
+    async fn is_ready(&self) -> Result<bool, ServerError> {
+        let program = self.setup.program.name;
+        let (listening, own) = (self.listening(), listeners::sockets_of(self.process_id()));
+        // Looked at after the sockets: only of a process that lives now it's known that it had all that it has opened.
+        if let Some(status) = self.status()? {
+            let taken = self.listening().into_iter().find(|(_, sockets)| !sockets.is_empty());
+            return Err(match taken {
+                Some((port, _)) => ServerError::PortTaken { program, port },
+                None => ServerError::Ended { program, status, said: self.said() },
+            });
+        }
+        if let Some((port, _)) = listening.iter().find(|(_, sockets)| !sockets.is_subset(&own)) {
+            return Err(ServerError::PortTaken { program, port: *port });
+        }
+        if listening[0].1.is_empty() {
+            return Ok(false);
+        }
+        match &self.setup.probe {
+            // A server that is about to end may refuse or reset; whether it has ended is seen the next time.
+            Some(probe) => Ok(probe.succeeds(self.address()).await.unwrap_or(false)),
+            None => Ok(true),
+        }
+    }
+
+    /// Which sockets listen on each of the server's ports, whosever they are.
+    fn listening(&self) -> Vec<(u16, std::collections::HashSet<u64>)> {
+        self.setup.ports.iter().map(|port| (port.number(), listeners::on_port(port.number()))).collect()
+    }
+
+    /// How it ended, if it has.
+    fn status(&self) -> Result<Option<ExitStatus>, ServerError> {
+        self.child().try_wait().map_err(|source| self.error("look after", source))
+    }
+
+    fn signal(&self, signal: Signal) -> Result<Pid, ServerError> {
+        let mut child = self.child();
+        // The id is the child's for as long as nobody has taken its status, which needs the lock.
+        let status = child.try_wait().map_err(|source| self.error("look after", source))?;
+        if status.is_some() {
+            return Err(ServerError::NotRunning { program: self.setup.program.name });
+        }
+        let process = Pid::from_raw(child.id().cast_signed()).expect("no child has the id 0");
+        kill_process(process, signal).map_err(|error| self.error("send a signal to", error.into()))?;
+        Ok(process)
+    }
+
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn said(&self) -> Said {
+        Said(last_lines(&log(&self.home)).unwrap_or_default())
+    }
+
+    fn error(&self, task: &'static str, source: io::Error) -> ServerError {
+        system(&self.setup, task, source)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // There's nobody to tell, and the kernel ends it with this process at the latest.
+        let _ = end(&mut self.child());
+    }
+}
+
+/// Starts the program in its directory.
+fn launch(setup: &Setup, home: &TempDir, data: Data) -> Result<Child, ServerError> {
+    let mut command = lifeline::bound(&setup.program.find()?)?;
+    let directory = self::data(home);
+    let output =
+        prepare(setup, &directory, data).and_then(|()| File::options().append(true).create(true).open(log(home)));
+    let output = output.map_err(|source| system(setup, "prepare the directory of", source))?;
+    let errors = output.try_clone().map_err(|source| system(setup, "prepare the output of", source))?;
+    command.args(&setup.args).envs(setup.env.iter().cloned()).current_dir(directory).stdout(output).stderr(errors);
+    lifeline::spawn(command).map_err(|source| system(setup, "start", source))
+}
+
+fn prepare(setup: &Setup, directory: &Path, data: Data) -> io::Result<()> {
+    if data == Data::Lost && directory.exists() {
+        fs::remove_dir_all(directory)?;
+    }
+    fs::create_dir_all(directory)?;
+    for (path, content) in &setup.files {
+        let path = directory.join(path);
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(path, content)?;
+    }
+    Ok(())
+}
+
+/// Kills a child and takes its status, so that nothing is left of it.
+fn end(child: &mut Child) -> io::Result<()> {
+    child.kill()?;
+    child.wait().map(drop)
+}
+
+fn system(setup: &Setup, task: &'static str, source: io::Error) -> ServerError {
+    ServerError::System { program: setup.program.name, task, source }
+}
+
+fn data(home: &TempDir) -> PathBuf {
+    home.path().join("data")
+}
+
+fn log(home: &TempDir) -> PathBuf {
+    home.path().join("output")
+}
+
+fn last_lines(path: &Path) -> io::Result<Vec<String>> {
+    const ENOUGH: u64 = 8 * 1024;
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(ENOUGH)))?;
+    let mut end = Vec::new();
+    file.read_to_end(&mut end)?;
+    let end = String::from_utf8_lossy(&end);
+    let lines: Vec<_> = end.lines().collect();
+    Ok(lines.iter().skip(lines.len().saturating_sub(LINES)).map(|line| (*line).to_owned()).collect())
+}
