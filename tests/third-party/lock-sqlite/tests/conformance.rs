@@ -1,0 +1,29 @@
+//! The SQLite backend passes the whole suite, but for what needs a queue, a push or a listing.
+use std::process::ExitCode;
+
+use lock_conformance::Suite;
+use lock_sqlite::SqliteBackend;
+
+const EXPECTED_SKIPS: [&str; 15] = [
+    "3_ceiling::a_place_in_the_queue_ends_of_itself",
+    "4_idempotence::asking_again_keeps_one_place_in_the_queue",
+    "7_no_trace::a_refused_try_does_not_stand_before_a_waiter",
+    "7_no_trace::a_try_does_not_overtake_a_waiter",
+    "7_no_trace::waiters_are_served_in_order",
+    "looking::a_listing_goes_on_after_a_name",
+    "looking::held_locks_are_listed_in_the_order_of_their_names",
+    "watching::a_free_lock_calls_at_once",
+    "watching::a_holder_is_called_when_its_lock_is_taken_away",
+    "watching::a_holder_without_a_grant_is_called_at_once",
+    "watching::a_place_that_is_gone_calls_at_once",
+    "watching::a_release_calls_a_waiter",
+    "watching::no_release_is_missed",
+    "watching::one_watch_given_up_leaves_the_others",
+    "watching::the_next_in_line_is_called",
+];
+
+fn main() -> ExitCode {
+    let directory = tempfile::tempdir().expect("there is room for a directory");
+    let file = directory.path().join("locks.db");
+    Suite::new("sqlite", move || SqliteBackend::new(&file)).with_expected_skips(EXPECTED_SKIPS).run()
+}
