@@ -26,7 +26,7 @@ pub enum Need {
     Look,
     /// A network that can be hurt: [`Service::with_link`].
     Link,
-    /// Other processes: [`Suite::with_processes`](crate::Suite::with_processes).
+    /// Other processes, in real time: [`Suite::with_processes`](crate::Suite::with_processes).
     Processes,
     /// A service that can be restarted: [`Service::with_restart`].
     Restart,
@@ -45,7 +45,7 @@ pub(crate) struct Offer<'a> {
 
 impl Need {
     /// Whether a backend's [`Capabilities`] decide it, and not how its suite was set up.
-    pub(crate) const fn is_of_the_backend(self) -> bool {
+    pub const fn is_of_the_backend(self) -> bool {
         matches!(
             self,
             Self::Fifo | Self::ForceRelease | Self::List | Self::PushedLoss | Self::PushedWakeup | Self::TtlChange
@@ -84,7 +84,7 @@ impl fmt::Display for Need {
             Self::Evict => "needs the hook Service::with_evict",
             Self::Look => "needs the hook Service::with_look",
             Self::Link => "needs the hook Service::with_link",
-            Self::Processes => "needs Suite::with_processes and Service::with_address",
+            Self::Processes => "needs Suite::with_processes and Service::with_address, in real time",
             Self::Restart => "needs the hook Service::with_restart",
             Self::RealTime => "needs time that goes on by itself",
         })
