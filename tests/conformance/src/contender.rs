@@ -351,6 +351,11 @@ impl Contender {
         self.claim.unsure = true;
     }
 
+    /// The lock that it asks for.
+    pub(crate) fn name(&self) -> &LockName {
+        &self.claim.name
+    }
+
     pub(crate) fn trial(&self) -> &Trial {
         &self.trial
     }

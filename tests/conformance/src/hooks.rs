@@ -1,4 +1,6 @@
 //! What a case can do to the service behind the backend's back, where its [`Need`](crate::Need)s say that there is a hook.
+use lock_core::LockClient;
+
 use crate::service::{Entry, Link};
 use crate::{Contender, Trial};
 
@@ -26,5 +28,14 @@ impl Trial {
         let (backend, link) = (self.service().link.as_ref().expect(NEEDED))();
         self.closes_in_the_end(&backend);
         (Contender::new(self, self.next_contender(), backend, self.name().clone()), link)
+    }
+
+    /// A client that reaches the service over a network of its own, with [`op_timeout`](Self::op_timeout). It is closed when
+    /// the case ends.
+    pub(crate) fn client_over_link(&self) -> (LockClient, Link) {
+        let (backend, link) = (self.service().link.as_ref().expect(NEEDED))();
+        let client = self.builder(backend).op_timeout(self.op_timeout()).build();
+        self.client_closes_in_the_end(&client);
+        (client, link)
     }
 }

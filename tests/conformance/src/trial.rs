@@ -5,17 +5,20 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use lock_core::{
-    Backend, BootTime, Capabilities, Claim, Clock, FencingToken, Holder, Lock, LockClient, LockClientBuilder, LockName,
-    Release,
+    Backend, BootTime, Capabilities, Claim, Clock, ErrorKind, FencingToken, Holder, Lock, LockClient,
+    LockClientBuilder, LockName, Release, Result,
 };
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::failure::{Evidence, fail};
 use crate::shared::Shared;
 use crate::story::Story;
 use crate::{Contender, Pace, Service};
+
+/// A number of locks or waiters that makes a crowd, and that a real service serves in a moment.
+const MANY: usize = 300;
 
 /// One run of one case: it opens the case's backends, names its locks, and knows how long things may take.
 ///
@@ -149,9 +152,25 @@ impl Trial {
         self.pace.steady_ttl(&self.capabilities)
     }
 
+    /// A ttl for a grant that lives through a part of it without being extended, also on a busy machine.
+    pub(crate) fn double_ttl(&self) -> Duration {
+        (self.steady_ttl() * 2).min(self.capabilities.ttl_max)
+    }
+
     /// How long to wait for something that has to come: it is generous, because on a busy machine it costs nothing.
     pub(crate) fn patience(&self) -> Duration {
         self.pace.patience(&self.capabilities)
+    }
+
+    /// How long a call may take of a client whose network is hurt: much longer than a healthy service needs, and no longer
+    /// than a case can wait for.
+    pub(crate) fn op_timeout(&self) -> Duration {
+        self.steady_ttl()
+    }
+
+    /// So many, or fewer where a real service has to bear them.
+    pub(crate) fn many(&self, many: usize) -> usize {
+        if self.paused_time { many } else { many.min(MANY) }
     }
 
     /// The moment until which a yes that was asked for at `sent` holds for certain.
@@ -179,6 +198,49 @@ impl Trial {
         }
     }
 
+    /// Waits for `call`, which has to be back `within` that time, but for what a busy machine needs.
+    #[track_caller]
+    pub(crate) fn is_back<T>(
+        &self,
+        within: Duration,
+        what: &str,
+        call: impl Future<Output = T>,
+    ) -> impl Future<Output = T> {
+        let (at, limit) = (Location::caller(), within + self.patience() / 2);
+        async move {
+            match timeout(limit, call).await {
+                Ok(value) => value,
+                Err(_) => {
+                    fail(at, Evidence::Silence, format!("{what} had {within:?} and was not back after {limit:?}"))
+                }
+            }
+        }
+    }
+
+    /// Repeats `call` until it is answered: after an outage the first calls may still find that their connection is broken.
+    #[track_caller]
+    pub(crate) fn answered<T: fmt::Debug, F>(&self, mut call: impl FnMut() -> F) -> impl Future<Output = T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let (pause, until_answered) = (self.ttl() / 10, self.clock.now() + self.patience());
+        let (at, clock) = (Location::caller(), self.clock.clone());
+        async move {
+            loop {
+                match call().await {
+                    Ok(answer) => return answer,
+                    Err(error) if error.kind() == ErrorKind::Unavailable && clock.now() < until_answered => {
+                        sleep(pause).await;
+                    }
+                    Err(error) => {
+                        let message = format!("expected an answer in the end; came error {:?}: {error}", error.kind());
+                        fail(at, Evidence::Answer, message)
+                    }
+                }
+            }
+        }
+    }
+
     /// Waits for all of `tasks`, and fails as the first of them that failed.
     pub(crate) async fn all<T>(&self, tasks: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
         let mut values = Vec::new();
@@ -198,6 +260,13 @@ impl Trial {
         async move {
             let call = |backend: Shared, claim: Claim| async move { backend.inspect(&claim.name).await };
             self.visitor().call(at, "inspect", call).await.answer
+        }
+    }
+
+    /// Waits until somebody holds the case's lock.
+    pub(crate) async fn until_held(&self) {
+        while self.holder().await.is_none() {
+            sleep(self.ttl() / 20).await;
         }
     }
 

@@ -1,10 +1,10 @@
-//! The memory backend passes the whole suite.
+//! The memory backend passes the whole suite in real time, where threads and their scheduling are real too.
+mod remote;
+
 use std::process::ExitCode;
 
 use lock_conformance::Suite;
-use lock_core::MemoryBackend;
 
 fn main() -> ExitCode {
-    let store = MemoryBackend::new();
-    Suite::new("memory", move || store.clone()).with_version(Suite::VERSION).run()
+    Suite::new("memory", remote::shared_memory()).with_version(Suite::VERSION).run()
 }

@@ -1,4 +1,8 @@
 //! Without further calls a grant ends by itself, and a place in a queue likewise.
+use std::time::Duration;
+
+use tokio::time::sleep;
+
 use crate::Trial;
 use crate::case::cases;
 use crate::failure::ensure;
@@ -7,7 +11,9 @@ cases! { "3_ceiling":
     a_grant_ends_of_itself,
     an_extended_grant_ends_of_itself,
     extensions_do_not_add_up,
+    what_the_service_keeps_of_an_extended_grant_ends_in_time needs Look,
     a_lost_answer_leaves_a_grant_that_ends_of_itself,
+    an_ask_given_up_at_any_point_leaves_nothing_that_stays,
     a_place_in_the_queue_ends_of_itself needs Fifo,
 }
 
@@ -21,7 +27,7 @@ async fn a_grant_ends_of_itself(t: &Trial) {
 async fn an_extended_grant_ends_of_itself(t: &Trial) {
     let mut first = t.contender().with_ttl(t.ttl());
     first.acquires().await;
-    tokio::time::sleep(t.ttl() / 3).await;
+    sleep(t.ttl() / 3).await;
     first.extends().await;
     first.falls_silent().await;
     t.contender().acquires().await;
@@ -43,12 +49,49 @@ async fn extensions_do_not_add_up(t: &Trial) {
     t.contender().acquires().await;
 }
 
+/// Field case A10, as the service itself sees it.
+async fn what_the_service_keeps_of_an_extended_grant_ends_in_time(t: &Trial) {
+    let mut first = t.contender();
+    let mut granted = first.acquires().await.ttl;
+    for _ in 0..10 {
+        granted = first.extends().await;
+    }
+    // Some services tell in whole seconds what is left.
+    let most = granted + t.capabilities().expiry_slack + Duration::from_secs(1);
+    let kept = t.entries().await;
+    let too_long = kept.iter().find(|entry| entry.remaining.is_some_and(|remaining| remaining > most));
+    ensure!(!kept.is_empty(), "{first} holds the lock, and the service keeps nothing");
+    ensure!(too_long.is_none(), "{first} was granted {granted:?} in the end, and the service keeps {kept:?}");
+}
+
 /// Field case A2: nobody knows of this grant, so nobody will ever release it.
 async fn a_lost_answer_leaves_a_grant_that_ends_of_itself(t: &Trial) {
     let mut first = t.contender().with_ttl(t.ttl());
     first.hears_no_answer().await;
     first.falls_silent().await;
     t.contender().acquires().await;
+}
+
+/// At every await point of the call: never is there a lock without an end, not even for the moment between two messages.
+async fn an_ask_given_up_at_any_point_leaves_nothing_that_stays(t: &Trial) {
+    let (one, other) = (t.contender(), t.contender());
+    let mut given_up = Vec::new();
+    for polls in 1.. {
+        let mut first = one.sibling_for(&t.name_with(polls)).with_ttl(t.ttl());
+        let through = first.asks_in_vain(polls).await;
+        given_up.push(first);
+        if through {
+            break;
+        }
+    }
+    // What is on its way may arrive a moment from now.
+    sleep(t.ttl() / 2).await;
+    if let Some(last) = given_up.last() {
+        last.falls_silent().await;
+    }
+    for first in given_up {
+        other.sibling_for(first.name()).acquires().await;
+    }
 }
 
 /// Field case A40: a waiter that died must not hold up the living.

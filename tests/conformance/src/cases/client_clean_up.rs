@@ -20,6 +20,7 @@ cases! { "client_clean_up":
     a_panic_frees_the_lock,
     many_short_holds_leave_nothing,
     closing_gives_back_what_is_held,
+    closing_ends_what_waits,
     dropping_the_client_gives_back_what_is_held,
 }
 
@@ -137,6 +138,25 @@ async fn closing_gives_back_what_is_held(t: &Trial) {
     ensure!(!guard.is_held(), "{guard:?} is held after its client was closed");
     t.lock().can_be_had().await;
     lock.acquire().await.fails_as(ErrorKind::Closed);
+}
+
+/// A waiter of a client that closes is told so, and not that its time is over; others go on waiting.
+async fn closing_ends_what_waits(t: &Trial) {
+    let (client, guard) = (t.client(), t.lock().acquires().await);
+    let (lock, other) = (t.lock_of(&client), t.lock());
+    let waiting = [lock.clone(), lock].map(|lock| tokio::spawn(async move { lock.acquire().await }));
+    let goes_on = tokio::spawn(async move { other.acquires().await });
+    sleep(t.ttl() / 4).await;
+    let left = client.close(t.patience()).await;
+    ensure!(left.is_empty(), "close could not give back {left:?}");
+    for ended in t.soon(t.all(waiting), "the end of the waits").await {
+        ended.fails_as(ErrorKind::Closed);
+    }
+    ensure!(guard.is_held(), "closing a client made another one lose its lock: {guard:?}");
+    guard.releases().await;
+    for guard in t.all([goes_on]).await {
+        guard.releases().await;
+    }
 }
 
 async fn dropping_the_client_gives_back_what_is_held(t: &Trial) {

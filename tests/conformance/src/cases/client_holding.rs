@@ -20,6 +20,9 @@ cases! { "client_holding":
     a_lock_can_be_extended_to_a_longer_ttl needs TtlChange,
     a_body_is_dropped_when_its_lock_is_lost needs ForceRelease,
     a_body_gives_its_value_and_the_lock_back,
+    a_body_that_panics_gives_the_lock_back,
+    a_body_does_not_run_without_the_lock,
+    a_lock_is_kept_for_its_min_hold,
 }
 
 async fn a_lock_is_held_over_several_ttls(t: &Trial) {
@@ -111,9 +114,10 @@ async fn a_release_is_no_loss(t: &Trial) {
     ensure!(lease.state() == LeaseState::Released, "a released lock is {:?}", lease.state());
 }
 
-/// Field case A10, on one guard.
+/// Field case A10, on one guard: at once, then at intervals, and then no more.
 async fn extending_does_not_add_up(t: &Trial) {
-    let guard = t.lock().ttl(t.steady_ttl()).auto_extend(false).acquires().await;
+    let (lock, rival) = (t.lock().ttl(t.steady_ttl()).auto_extend(false), t.lock());
+    let guard = lock.acquires().await;
     let (token, granted) = (guard.token(), guard.ttl());
     for _ in 0..10 {
         let before = guard.lease().deadline();
@@ -122,7 +126,16 @@ async fn extending_does_not_add_up(t: &Trial) {
         let left = guard.remaining();
         ensure!(left < granted + granted / 2, "a lock of {granted:?} has {left:?} after an extension");
     }
+    for _ in 0..5 {
+        sleep(t.steady_ttl() / 4).await;
+        let before = guard.lease().deadline();
+        guard.extends_to(guard.ttl()).await;
+        ensure!(guard.lease().deadline() > before, "a lease of which a quarter was over is as long after an extension");
+    }
     ensure!(guard.token() == token, "extending changed token {token} to {}", guard.token());
+    let successor = rival.acquires().await;
+    ensure!(guard.state() == LeaseState::Lost, "nobody extends {guard:?}, and its state is {:?}", guard.state());
+    ensure!(successor.token() > token, "token {} came after {token}", successor.token());
 }
 
 async fn a_lock_can_be_extended_to_a_longer_ttl(t: &Trial) {
@@ -138,17 +151,11 @@ async fn a_lock_can_be_extended_to_a_longer_ttl(t: &Trial) {
 async fn a_body_is_dropped_when_its_lock_is_lost(t: &Trial) {
     let (lock, operator) = (t.lock().ttl(t.steady_ttl()), t.lock());
     let running = tokio::spawn(async move { lock.run(|_| std::future::pending::<()>()).await });
-    t.soon(until_held(t), "the lock being held by the body").await;
+    t.soon(t.until_held(), "the lock being held by the body").await;
     let release = operator.force_release(None).await.succeeds();
     ensure!(release == Release::Released, "taking the body's lock away gave {release:?}");
     for ended in t.soon(t.all([running]), "the end of the body").await {
         ended.fails_as(ErrorKind::Lost);
-    }
-}
-
-async fn until_held(t: &Trial) {
-    while t.holder().await.is_none() {
-        sleep(t.ttl() / 20).await;
     }
 }
 
@@ -158,4 +165,30 @@ async fn a_body_gives_its_value_and_the_lock_back(t: &Trial) {
     ensure!(held, "the body ran without the lock");
     let next = rival.acquires().await.token();
     ensure!(token < next, "token {next} came after the body's {token}");
+}
+
+/// Field case A38.
+async fn a_body_that_panics_gives_the_lock_back(t: &Trial) {
+    let lock = t.lock();
+    let running = tokio::spawn(async move { lock.run(|_| async { std::panic::resume_unwind(Box::new("oh")) }).await });
+    let ended: Result<lock_core::Result<()>, _> = running.await;
+    ensure!(ended.is_err_and(|ended| ended.is_panic()), "the panic of a body did not come out of run");
+    t.lock().can_be_had().await;
+}
+
+async fn a_body_does_not_run_without_the_lock(t: &Trial) {
+    let guard = t.lock().acquires().await;
+    let mut ran = false;
+    let ended = t.lock().wait(t.ttl() / 4).run(async |_| ran = true).await;
+    ended.fails_as(ErrorKind::Timeout);
+    ensure!(!ran, "the body ran while {guard:?} was held");
+}
+
+/// One run per tick, although the clocks of those who run differ.
+async fn a_lock_is_kept_for_its_min_hold(t: &Trial) {
+    let (min, begin) = (t.steady_ttl(), t.clock().now());
+    drop(t.lock().ttl(t.double_ttl()).min_hold(min).acquires().await);
+    t.lock().can_be_had().await;
+    let kept = t.clock().now().since(begin);
+    ensure!(kept >= min, "a lock with a min_hold of {min:?} was somebody else's after {kept:?}");
 }

@@ -1,16 +1,18 @@
 //! What is known is answered; an error says that something is not known, or can't be done.
 use lock_core::{Backend, ErrorKind};
 
-use crate::Trial;
 use crate::case::cases;
 use crate::failure::ensure;
 use crate::service::Network;
+use crate::{Contender, Trial};
 
 cases! { "10_honest_errors":
     contention_is_an_answer,
     what_is_gone_is_an_answer,
     what_the_backend_cannot_do_is_unsupported,
     a_call_without_an_answer_is_neither_yes_nor_no needs Link,
+    an_answer_belongs_to_its_own_call,
+    an_answer_belongs_to_its_own_call_also_when_it_is_late needs Link,
 }
 
 /// Field case A19, with a service that is up: 50 refused tries and no error among them.
@@ -63,14 +65,47 @@ async fn what_the_backend_cannot_do_is_unsupported(t: &Trial) {
 
 /// Field cases A2 and A19: "I do not know" is never a yes, and never somebody else's lock.
 async fn a_call_without_an_answer_is_neither_yes_nor_no(t: &Trial) {
-    for network in [Network::RepliesLost, Network::Silent, Network::Refused] {
-        let (mut holder, link) = t.contender_over_link();
+    for (number, network) in [Network::RepliesLost, Network::Silent, Network::Refused].into_iter().enumerate() {
+        let (client, link) = t.contender_over_link();
+        // What could not be released stays locked.
+        let mut holder = client.sibling_for(&t.name_with(format_args!("/held {number}")));
+        let mut stranger = client.sibling_for(&t.name_with(format_args!("/free {number}")));
         holder.acquires().await;
-        let mut stranger = holder.sibling_for(&t.name_with("/free"));
         link.set(network);
         stranger.asks_without_an_answer().await;
         holder.extends_without_an_answer().await;
         holder.releases_without_an_answer().await;
         link.set(Network::Healthy);
     }
+}
+
+/// Field case A18: calls share connections, and one that was given up leaves its answer behind.
+async fn an_answer_belongs_to_its_own_call(t: &Trial) {
+    answers_are_not_mixed_up(t, t.contender(), 100).await;
+}
+
+/// Field case A18: the call was sent when it is given up, and its answer is on its way.
+async fn an_answer_belongs_to_its_own_call_also_when_it_is_late(t: &Trial) {
+    let (client, link) = t.contender_over_link();
+    link.set(Network::Slow(t.ttl() / 60));
+    answers_are_not_mixed_up(t, client, 30).await;
+    link.set(Network::Healthy);
+}
+
+/// Whoever took a yes for a free lock as the answer to its own call would hold a lock that is held, or extend one that is gone.
+async fn answers_are_not_mixed_up(t: &Trial, client: Contender, rounds: usize) {
+    let mut holder = t.contender();
+    holder.acquires().await;
+    let mut gone = client.sibling_for(&t.name_with("/gone"));
+    gone.acquires().await;
+    gone.releases().await;
+    for round in 0..rounds {
+        let free = t.name_with(format_args!("/{round}"));
+        let mut gives_up = client.sibling_for(&free);
+        gives_up.asks_in_vain(1 + round % 10).await;
+        client.sibling().is_refused().await;
+        gone.has_lost().await;
+        gives_up.cleans_up().await;
+    }
+    holder.extends().await;
 }

@@ -1,8 +1,13 @@
 //! The cases, a file for each heading of the contract.
 mod ceiling;
 mod client_clean_up;
+mod client_crowd;
 mod client_holding;
+mod client_in_doubt;
 mod client_limits;
+mod client_loss;
+mod client_outage;
+mod client_restart;
 mod client_waiting;
 mod exclusion;
 mod floor;
@@ -36,8 +41,13 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         looking::CASES,
         client_waiting::CASES,
         client_holding::CASES,
+        client_loss::CASES,
         client_clean_up::CASES,
         client_limits::CASES,
+        client_outage::CASES,
+        client_in_doubt::CASES,
+        client_restart::CASES,
+        client_crowd::CASES,
         stress::CASES,
     ];
     groups.into_iter().flatten()

@@ -12,6 +12,7 @@ cases! { "7_no_trace":
     a_refused_try_does_not_stand_before_a_waiter needs Fifo,
     a_try_does_not_overtake_a_waiter needs Fifo,
     waiters_are_served_in_order needs Fifo,
+    waiters_for_names_that_are_almost_the_same_are_independent needs Fifo,
 }
 
 /// Field case A29, without waiting.
@@ -98,5 +99,26 @@ async fn waiters_are_served_in_order(t: &Trial) {
         }
         waiters[next].acquires().await;
         std::mem::swap(&mut holder, &mut waiters[next]);
+    }
+}
+
+/// Field case A27: a queue is of one name, also where names are paths, or the beginning of a key.
+async fn waiters_for_names_that_are_almost_the_same_are_independent(t: &Trial) {
+    let one = t.contender();
+    let names = ["", "/", "/b", "//b", "b", "/b/c"].map(|end| t.name_with(end));
+    let mut pairs = Vec::new();
+    for name in &names {
+        let (mut holder, mut waiter) = (one.sibling_for(name), one.sibling_for(name).queueing());
+        holder.acquires().await;
+        waiter.is_refused().await;
+        pairs.push((holder, waiter));
+    }
+    for (holder, waiter) in &mut pairs {
+        holder.releases().await;
+        waiter.acquires().await;
+    }
+    for (_, waiter) in pairs {
+        waiter.releases().await;
+        one.sibling_for(waiter.name()).acquires().await;
     }
 }

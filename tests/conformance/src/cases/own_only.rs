@@ -7,6 +7,7 @@ use crate::failure::ensure;
 
 cases! { "6_own_only":
     a_stranger_releases_nothing,
+    of_many_who_release_only_the_holder_frees_the_lock,
     a_late_release_leaves_the_successor_alone,
     a_release_leaves_the_clients_other_locks_alone,
     a_release_leaves_nothing_behind,
@@ -24,6 +25,19 @@ async fn a_stranger_releases_nothing(t: &Trial) {
     holder.sibling().has_nothing_to_release().await;
     holder.extends().await;
     t.contender().is_refused().await;
+}
+
+async fn of_many_who_release_only_the_holder_frees_the_lock(t: &Trial) {
+    let (mut holder, other) = (t.contender(), t.contender());
+    holder.acquires().await;
+    let strangers = (0..20).map(|number| {
+        let stranger = if number % 2 == 0 { holder.sibling() } else { other.sibling() };
+        tokio::spawn(async move { stranger.has_nothing_to_release().await })
+    });
+    t.all(strangers.collect::<Vec<_>>()).await;
+    other.sibling().is_refused().await;
+    holder.releases().await;
+    other.sibling().acquires().await;
 }
 
 /// Field case A7. The lease ran out, somebody else came, and only now the first one is done.

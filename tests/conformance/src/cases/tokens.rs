@@ -7,6 +7,7 @@ use crate::failure::{ensure, refute};
 
 cases! { "8_tokens":
     tokens_rise_from_grant_to_grant,
+    tokens_rise_whatever_happens_to_other_locks,
     tokens_rise_when_a_lease_ran_out,
     tokens_rise_when_a_lock_was_taken_away needs ForceRelease,
     extending_keeps_the_token,
@@ -26,6 +27,24 @@ async fn tokens_rise_from_grant_to_grant(t: &Trial) {
         last = Some(token);
         next.releases().await;
         t.holder().await;
+    }
+}
+
+/// Field case A36. Two locks are granted, extended and given back in turn; each has an order of its own.
+async fn tokens_rise_whatever_happens_to_other_locks(t: &Trial) {
+    let (one, other) = (t.contender(), t.contender_for(&t.name_with("/other")));
+    let mut last = [None; 2];
+    for cycle in 0..10 {
+        let (mut here, mut there) = (one.sibling(), other.sibling());
+        let tokens = [here.acquires().await.token, there.acquires().await.token];
+        for _ in 0..cycle % 3 {
+            there.extends().await;
+        }
+        let rise = last[0] < Some(tokens[0]) && last[1] < Some(tokens[1]);
+        ensure!(rise, "two locks were granted with tokens {last:?}, and then with {tokens:?}");
+        last = tokens.map(Some);
+        here.releases().await;
+        there.releases().await;
     }
 }
 

@@ -11,15 +11,33 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
 /// Locks in memory with all hooks but other processes. Their time is tokio's.
+#[allow(dead_code, reason = "not every test program uses all of this")]
 pub(crate) fn memory() -> Service {
     remote(|memory| memory)
 }
 
 /// The same, with `over` around each backend instance: what is between the client and its network.
+#[allow(dead_code, reason = "not every test program uses all of this")]
 pub(crate) fn remote<B: Backend>(over: impl Fn(Remote) -> B + Clone + Send + Sync + 'static) -> Service {
-    let store = MemoryBackend::with_clock(Clock::tokio());
     // What a restart breaks is under way everywhere.
     let restarts = watch::Sender::new(0_u64);
+    service(&restarts, over).with_restart(move || {
+        restarts.send_modify(|restarts| *restarts += 1);
+        async {}
+    })
+}
+
+/// Locks in memory that all cases share, so that none may restart them.
+#[allow(dead_code, reason = "not every test program uses all of this")]
+pub(crate) fn shared_memory() -> Service {
+    service(&watch::Sender::new(0), |memory| memory)
+}
+
+fn service<B: Backend>(
+    restarts: &watch::Sender<u64>,
+    over: impl Fn(Remote) -> B + Clone + Send + Sync + 'static,
+) -> Service {
+    let store = MemoryBackend::with_clock(Clock::tokio());
     let connect = {
         let (store, restarts) = (store.clone(), restarts.clone());
         move || Remote::new(store.clone(), &restarts)
@@ -47,10 +65,6 @@ pub(crate) fn remote<B: Backend>(over: impl Fn(Remote) -> B + Clone + Send + Syn
             let remote = links.0();
             let network = Arc::clone(&remote.network);
             (links.1(remote), move |now| network.send_modify(|network| *network = now))
-        })
-        .with_restart(move || {
-            restarts.send_modify(|restarts| *restarts += 1);
-            async {}
         })
 }
 
