@@ -9,8 +9,9 @@
 mod connection;
 mod counts;
 mod flow;
+mod home;
 mod lifeline;
-mod listeners;
+mod listener;
 mod port;
 mod probe;
 mod program;

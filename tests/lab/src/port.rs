@@ -40,6 +40,11 @@ impl Port {
         self.address
     }
 
+    /// Whether somebody listens on the port. It must not be asked while a server is about to: it's tried out.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.listen().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+    }
+
     /// Listens on the port.
     pub(crate) fn listen(&self) -> io::Result<TcpListener> {
         reusing(self.address)?.listen(BACKLOG)

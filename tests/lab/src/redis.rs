@@ -11,6 +11,6 @@ pub fn redis(port: Port) -> Setup {
     let number = port.number().to_string();
     Setup::new(REDIS, port)
         .with_args(["--port", &number, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-        // While it loads its data the answer is an error.
-        .with_probe(Probe::new("PING\r\n", "+PONG"))
+        // While it loads its data the answer to PING is an error.
+        .with_probe(Probe::new("PING\r\nQUIT\r\n", "+PONG"))
 }

@@ -1,25 +1,23 @@
-use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use tempfile::TempDir;
+use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use crate::{Port, Said, ServerError, Setup, lifeline, listeners};
+use crate::home::Home;
+use crate::{Port, ServerError, Setup, lifeline, listener};
 
 /// How often a server is started anew because somebody took its port. Its ports are reserved, so once is rare.
 const TRIES: usize = 5;
 
 /// How often to look whether a server is ready.
 const POLL: Duration = Duration::from_millis(20);
-
-/// How much of a server's output an error shows.
-const LINES: usize = 20;
 
 /// A server that runs as a child of this process, on ports and in a directory of its own.
 ///
@@ -41,7 +39,7 @@ const LINES: usize = 20;
 #[derive(Debug)]
 pub struct Server {
     setup: Setup,
-    home: TempDir,
+    home: Home,
     child: Mutex<Child>,
 }
 
@@ -115,9 +113,8 @@ impl Server {
         for setup in setups {
             servers.push(Self::spawn(setup)?);
         }
-        for server in &servers {
-            server.ready().await?;
-        }
+        // At once: one may wait for the others, and has to be told when they can't be started.
+        try_join_all(servers.iter().map(Self::ready)).await?;
         Ok(servers.try_into().expect("as many as the array has"))
     }
 
@@ -128,7 +125,7 @@ impl Server {
 
     /// The directory that it runs in.
     pub fn directory(&self) -> PathBuf {
-        data(&self.home)
+        self.home.directory()
     }
 
     /// Its process id, also when it has ended.
@@ -142,8 +139,7 @@ impl Server {
     ///
     /// [`ServerError::System`], when that can't be read.
     pub fn output(&self) -> Result<String, ServerError> {
-        let output = fs::read(log(&self.home)).map_err(|source| self.error("read the output of", source))?;
-        Ok(String::from_utf8_lossy(&output).into_owned())
+        self.home.output().map_err(|source| self.error("read the output of", source))
     }
 
     /// Stops it with SIGSTOP, and returns once it stands. The system goes on to accept connections for it and to take what is
@@ -153,14 +149,13 @@ impl Server {
     ///
     /// [`ServerError::NotRunning`]; [`ServerError::System`].
     pub fn stop(&self) -> Result<(), ServerError> {
-        let process = self.signal(Signal::STOP)?;
-        // Not taken, only looked at: the child's end is for the child's handle to see.
+        // Kept locked: continued by another thread in between, it would never be seen standing.
+        let mut child = self.child();
+        let process = self.signal(&mut child, Signal::STOP)?;
+        // Only looked at: the end of the child, should that come first, is for the child's handle to take.
         let looking = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let seen = waitid(WaitId::Pid(process), looking).map_err(|error| self.error("wait for", error.into()))?;
-        match seen {
-            Some(status) if status.stopped() => Ok(()),
-            _ => Err(ServerError::NotRunning { program: self.setup.program.name }),
-        }
+        if seen.is_some_and(|status| status.stopped()) { Ok(()) } else { Err(self.not_running()) }
     }
 
     /// Lets it go on after [`stop`](Self::stop).
@@ -169,7 +164,7 @@ impl Server {
     ///
     /// [`ServerError::NotRunning`]; [`ServerError::System`].
     pub fn continue_(&self) -> Result<(), ServerError> {
-        self.signal(Signal::CONT).map(drop)
+        self.signal(&mut self.child(), Signal::CONT).map(drop)
     }
 
     /// Ends it with SIGKILL, and returns once it has ended, also when it was stopped. It may have ended before.
@@ -200,8 +195,7 @@ impl Server {
     }
 
     fn spawn(setup: Setup) -> Result<Self, ServerError> {
-        let home = tempfile::Builder::new().prefix("lock-lab-").tempdir();
-        let home = home.map_err(|source| system(&setup, "make a directory for", source))?;
+        let home = Home::new().map_err(|source| system(&setup, "make a directory for", source))?;
         let child = Mutex::new(launch(&setup, &home, Data::Lost)?);
         Ok(Self { setup, home, child })
     }
@@ -215,64 +209,53 @@ impl Server {
             }
             Ok(())
         };
-        let (program, said) = (self.setup.program.name, || self.said());
-        timeout(patience, ready)
-            .await
-            .unwrap_or_else(|_| Err(ServerError::NotReady { program, patience, said: said() }))
+        timeout(patience, ready).await.unwrap_or_else(|_| {
+            Err(ServerError::NotReady { program: self.setup.program.name, patience, said: self.home.said() })
+        })
     }
 
     async fn is_ready(&self) -> Result<bool, ServerError> {
         let program = self.setup.program.name;
-        let (listening, own) = (self.listening(), listeners::sockets_of(self.process_id()));
-        // Looked at after the sockets: only of a process that lives now it's known that it had all that it has opened.
-        if let Some(status) = self.status()? {
-            let taken = self.listening().into_iter().find(|(_, sockets)| !sockets.is_empty());
+        let somebody = TcpStream::connect(self.address()).await.is_ok();
+        let itself = somebody && listener::is(self.process_id(), self.address().port());
+        // Looked at last: a server that ends leaves its port, and does not listen any more.
+        if let Some(status) = self.status(&mut self.child())? {
+            let taken = self.setup.ports.iter().find(|port| port.is_taken());
             return Err(match taken {
-                Some((port, _)) => ServerError::PortTaken { program, port },
-                None => ServerError::Ended { program, status, said: self.said() },
+                Some(port) => ServerError::PortTaken { program, port: port.number() },
+                None => ServerError::Ended { program, status, said: self.home.said() },
             });
         }
-        if let Some((port, _)) = listening.iter().find(|(_, sockets)| !sockets.is_subset(&own)) {
-            return Err(ServerError::PortTaken { program, port: *port });
+        match (somebody, itself, &self.setup.probe) {
+            (false, ..) => Ok(false),
+            (true, false, _) => Err(ServerError::PortTaken { program, port: self.address().port() }),
+            (true, true, None) => Ok(true),
+            // Who is about to end may refuse or reset; that it has ended is seen the next time.
+            (true, true, Some(probe)) => Ok(probe.succeeds(self.address()).await),
         }
-        if listening[0].1.is_empty() {
-            return Ok(false);
-        }
-        match &self.setup.probe {
-            // A server that is about to end may refuse or reset; whether it has ended is seen the next time.
-            Some(probe) => Ok(probe.succeeds(self.address()).await.unwrap_or(false)),
-            None => Ok(true),
-        }
-    }
-
-    /// Which sockets listen on each of the server's ports, whosever they are.
-    fn listening(&self) -> Vec<(u16, std::collections::HashSet<u64>)> {
-        self.setup.ports.iter().map(|port| (port.number(), listeners::on_port(port.number()))).collect()
     }
 
     /// How it ended, if it has.
-    fn status(&self) -> Result<Option<ExitStatus>, ServerError> {
-        self.child().try_wait().map_err(|source| self.error("look after", source))
+    fn status(&self, child: &mut Child) -> Result<Option<ExitStatus>, ServerError> {
+        child.try_wait().map_err(|source| self.error("look after", source))
     }
 
-    fn signal(&self, signal: Signal) -> Result<Pid, ServerError> {
-        let mut child = self.child();
-        // The id is the child's for as long as nobody has taken its status, which needs the lock.
-        let status = child.try_wait().map_err(|source| self.error("look after", source))?;
-        if status.is_some() {
-            return Err(ServerError::NotRunning { program: self.setup.program.name });
+    fn signal(&self, child: &mut Child, signal: Signal) -> Result<Pid, ServerError> {
+        // Until its status is taken, which needs the child, the id is nobody else's.
+        if self.status(child)?.is_some() {
+            return Err(self.not_running());
         }
         let process = Pid::from_raw(child.id().cast_signed()).expect("no child has the id 0");
         kill_process(process, signal).map_err(|error| self.error("send a signal to", error.into()))?;
         Ok(process)
     }
 
-    fn child(&self) -> MutexGuard<'_, Child> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    fn not_running(&self) -> ServerError {
+        ServerError::NotRunning { program: self.setup.program.name }
     }
 
-    fn said(&self) -> Said {
-        Said(last_lines(&log(&self.home)).unwrap_or_default())
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn error(&self, task: &'static str, source: io::Error) -> ServerError {
@@ -288,28 +271,13 @@ impl Drop for Server {
 }
 
 /// Starts the program in its directory.
-fn launch(setup: &Setup, home: &TempDir, data: Data) -> Result<Child, ServerError> {
+fn launch(setup: &Setup, home: &Home, data: Data) -> Result<Child, ServerError> {
     let mut command = lifeline::bound(&setup.program.find()?)?;
-    let directory = self::data(home);
-    let output =
-        prepare(setup, &directory, data).and_then(|()| File::options().append(true).create(true).open(log(home)));
-    let output = output.map_err(|source| system(setup, "prepare the directory of", source))?;
-    let errors = output.try_clone().map_err(|source| system(setup, "prepare the output of", source))?;
-    command.args(&setup.args).envs(setup.env.iter().cloned()).current_dir(directory).stdout(output).stderr(errors);
+    let prepared = home.prepare(data, &setup.files).and_then(|output| Ok((output.try_clone()?, output)));
+    let (output, errors) = prepared.map_err(|source| system(setup, "prepare the directory of", source))?;
+    command.args(&setup.args).envs(setup.env.iter().cloned());
+    command.current_dir(home.directory()).stdout(output).stderr(errors);
     lifeline::spawn(command).map_err(|source| system(setup, "start", source))
-}
-
-fn prepare(setup: &Setup, directory: &Path, data: Data) -> io::Result<()> {
-    if data == Data::Lost && directory.exists() {
-        fs::remove_dir_all(directory)?;
-    }
-    fs::create_dir_all(directory)?;
-    for (path, content) in &setup.files {
-        let path = directory.join(path);
-        path.parent().map_or(Ok(()), fs::create_dir_all)?;
-        fs::write(path, content)?;
-    }
-    Ok(())
 }
 
 /// Kills a child and takes its status, so that nothing is left of it.
@@ -320,24 +288,4 @@ fn end(child: &mut Child) -> io::Result<()> {
 
 fn system(setup: &Setup, task: &'static str, source: io::Error) -> ServerError {
     ServerError::System { program: setup.program.name, task, source }
-}
-
-fn data(home: &TempDir) -> PathBuf {
-    home.path().join("data")
-}
-
-fn log(home: &TempDir) -> PathBuf {
-    home.path().join("output")
-}
-
-fn last_lines(path: &Path) -> io::Result<Vec<String>> {
-    const ENOUGH: u64 = 8 * 1024;
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(ENOUGH)))?;
-    let mut end = Vec::new();
-    file.read_to_end(&mut end)?;
-    let end = String::from_utf8_lossy(&end);
-    let lines: Vec<_> = end.lines().collect();
-    Ok(lines.iter().skip(lines.len().saturating_sub(LINES)).map(|line| (*line).to_owned()).collect())
 }

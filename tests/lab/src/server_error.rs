@@ -67,7 +67,7 @@ impl fmt::Debug for ServerError {
     }
 }
 
-/// The last lines that a server has written, for an error.
+/// The last lines that a server has written. They stay lines in an error, which is for who reads why a test failed.
 #[derive(Debug)]
 pub struct Said(pub(crate) Vec<String>);
 

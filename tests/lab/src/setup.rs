@@ -20,7 +20,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// A server that clients reach at `port`. It counts as ready when it listens there; see [`with_probe`](Self::with_probe).
+    /// A server that clients reach at `port`. It counts as ready when the program itself, no child of it, listens there; see
+    /// also [`with_probe`](Self::with_probe).
     ///
     /// It has a minute to become ready: that is many times what the slowest server takes on a busy machine, and a test that
     /// waits in vain still ends. See [`with_patience`](Self::with_patience).

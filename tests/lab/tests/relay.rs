@@ -145,6 +145,19 @@ async fn a_reset_by_either_side_reaches_the_other() {
 }
 
 #[tokio::test]
+async fn who_sends_to_a_client_that_has_left_learns_of_it() {
+    let (server, relay) = Quiet::new().await;
+    let (mut client, mut served) = (Client::of(&relay).await, server.accepts().await);
+    client.closes().await;
+    served.hears_the_end().await;
+    drop(client);
+    while within(served.0.write_all(b"more")).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    within(relay.until(|counts| counts.open == 0)).await;
+}
+
+#[tokio::test]
 async fn a_client_is_reset_when_nothing_listens_at_the_target() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let relay = Relay::to(gone).await.unwrap();

@@ -17,6 +17,7 @@ use libtest_mimic::{Arguments, Completion, Trial};
 use lock_lab::{DURABLE, Data, Direction, Flow, Port, Program, REDIS, Relay, Server, ServerError, Setup, redis};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
@@ -57,11 +58,13 @@ fn main() {
         a_stopped_server_accepts_and_answers_once_it_is_continued,
         a_stopped_server_can_be_killed,
         a_killed_server_comes_back_with_its_data,
+        a_server_that_still_loads_its_data_is_not_ready,
         a_killed_server_comes_back_without_its_data,
         a_server_without_persistence_comes_back_empty,
         a_running_server_is_restarted,
         the_files_of_a_setup_are_there_at_each_start,
         servers_that_know_each_other_are_started_together,
+        none_of_several_is_waited_for_when_one_has_ended,
         a_server_behind_a_relay_answers,
         a_port_that_somebody_took_is_replaced_by_another,
         a_port_that_was_taken_while_the_server_was_down_is_an_error,
@@ -168,6 +171,15 @@ async fn a_killed_server_comes_back_with_its_data() {
     ask(&server, "GET k", "$1\r\nv\r\n").await;
 }
 
+async fn a_server_that_still_loads_its_data_is_not_ready() {
+    // It takes two seconds and looks after its clients at every 1024th command of the file.
+    let slowly = ["--key-load-delay", "1000"];
+    let server = Server::start(|port| redis(port).with_args(DURABLE).with_args(slowly)).await.unwrap();
+    ask(&server, r#"EVAL "for key = 1, 2000 do redis.call('SET', key, 'v') end" 0"#, NOTHING).await;
+    server.restart(Data::Kept).await.unwrap();
+    ask(&server, "DBSIZE", ":2000\r\n").await;
+}
+
 async fn a_killed_server_comes_back_without_its_data() {
     let server = Server::start(|port| redis(port).with_args(DURABLE)).await.unwrap();
     ask(&server, "SET k v", "+OK\r\n").await;
@@ -226,6 +238,16 @@ async fn servers_that_know_each_other_are_started_together() {
     connection.sends("WAIT 1 0").await;
     connection.gets(":1\r\n").await;
     ask(&replica, "GET k", "$1\r\nv\r\n").await;
+}
+
+async fn none_of_several_is_waited_for_when_one_has_ended() {
+    let never_ready = |port| Setup::new(SH, port).with_args(["-c", "exec sleep 1000"]);
+    let ends = |port| Setup::new(SH, port).with_args(["-c", "echo no >&2; exit 3"]);
+    let error = Server::start_together(|[first, second]| [never_ready(first), ends(second)]).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "sh ended with exit status: 3 before it was ready; the last that it has written:\n  no"
+    );
 }
 
 async fn a_server_behind_a_relay_answers() {
@@ -373,16 +395,20 @@ impl Watched {
 struct Player {
     process: Child,
     says: BufReader<ChildStdout>,
+    /// For what a process leaves behind that can't tidy up.
+    _directory: TempDir,
 }
 
 impl Player {
     fn new(role: &str) -> Self {
+        let directory = TempDir::new().unwrap();
         let mut command = Command::new(env::current_exe().unwrap());
+        command.env("TMPDIR", directory.path());
         // How a role ends by panic is no news for who reads the test's output.
         command.env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().unwrap();
         let says = BufReader::new(process.stdout.take().unwrap());
-        Self { process, says }
+        Self { process, says, _directory: directory }
     }
 
     fn line(&mut self) -> String {
