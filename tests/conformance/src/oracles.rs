@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::{BootTime, FencingToken, LockName};
 
-use crate::history::{Event, History, What};
+use crate::history::{Event, History, Line, What};
 
 /// A rule that every history of locks obeys.
 ///
@@ -22,6 +22,8 @@ pub enum Oracle {
     TokenTwice,
     /// A grant that was asked for after another one was told has the higher token.
     TokenOrder,
+    /// The service keeps nothing of a grant that was given back, and lets what nobody extends any more end in time.
+    GhostLock,
 }
 
 /// A broken rule, with what proves it.
@@ -32,8 +34,8 @@ pub struct Violation {
     pub oracle: Oracle,
     /// For how long, where that says something.
     pub duration: Duration,
-    /// Every event of the two acquisitions, by time.
-    pub evidence: Vec<Event>,
+    /// Every event of the acquisitions, by time, and what was seen at the service.
+    pub evidence: Vec<Line>,
 }
 
 /// One acquisition that was granted, from its events.
@@ -48,7 +50,8 @@ struct Hold {
 }
 
 impl History {
-    /// Every broken rule. None of a sound history.
+    /// Every broken rule of those that need no look at the service: [`ghosts`](Self::ghosts) has that one. None of a sound
+    /// history.
     pub fn violations(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         for holds in self.holds_by_lock().values_mut() {
@@ -61,17 +64,22 @@ impl History {
     }
 
     fn holds_by_lock(&self) -> HashMap<&LockName, Vec<Hold>> {
-        let mut by_op: HashMap<u64, Vec<&Event>> = HashMap::new();
-        for event in self.events() {
-            by_op.entry(event.op).or_default().push(event);
-        }
         let mut holds: HashMap<_, Vec<_>> = HashMap::new();
-        for events in by_op.values() {
+        for events in self.by_acquisition().values() {
             if let Some(hold) = Hold::of(events) {
                 holds.entry(&events[0].name).or_default().push(hold);
             }
         }
         holds
+    }
+
+    /// The events of each acquisition, by time.
+    pub(crate) fn by_acquisition(&self) -> HashMap<u64, Vec<&Event>> {
+        let mut by_op: HashMap<u64, Vec<&Event>> = HashMap::new();
+        for event in self.events() {
+            by_op.entry(event.op).or_default().push(event);
+        }
+        by_op
     }
 
     /// `holds` by grant: each is compared with the one before it that lasts longest.
@@ -126,8 +134,26 @@ impl History {
     }
 
     fn violation(&self, oracle: Oracle, duration: Duration, before: Hold, after: Hold) -> Violation {
-        let evidence = self.events().iter().filter(|event| event.op == before.op || event.op == after.op).cloned();
-        Violation { oracle, duration, evidence: evidence.collect() }
+        let evidence = self.events().iter().filter(|event| event.op == before.op || event.op == after.op);
+        Violation { oracle, duration, evidence: evidence.cloned().map(Line::from).collect() }
+    }
+}
+
+impl Violation {
+    /// Of each rule that was broken how often, and the worst that there was.
+    pub(crate) fn summary(violations: &[Self]) -> String {
+        let mut by_oracle: Vec<Vec<&Self>> = Vec::new();
+        for violation in violations {
+            match by_oracle.iter_mut().find(|others| others[0].oracle == violation.oracle) {
+                Some(others) => others.push(violation),
+                None => by_oracle.push(vec![violation]),
+            }
+        }
+        let lines = by_oracle.iter().filter_map(|others| {
+            let worst = others.iter().max_by_key(|violation| violation.duration)?;
+            Some(format!("{} times {worst}", others.len()))
+        });
+        lines.collect::<Vec<_>>().join("\n  ")
     }
 }
 
@@ -159,6 +185,7 @@ impl fmt::Display for Oracle {
             Self::PrematureGrant => "a lock was granted while its holder still had it",
             Self::TokenTwice => "two grants of one lock have the same token",
             Self::TokenOrder => "a later grant does not have the higher token",
+            Self::GhostLock => "the service keeps a lock that nobody can have any more",
         })
     }
 }

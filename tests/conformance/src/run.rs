@@ -9,6 +9,7 @@ use libtest_mimic::{Arguments, Completion, Failed};
 use crate::cases;
 use crate::failure::Outcome;
 use crate::report::Report;
+use crate::serving::{ADDRESS, serve};
 use crate::{Case, Suite};
 
 /// What the case that compares the skips with the pins is called.
@@ -17,7 +18,12 @@ const PINS: &str = "suite::the_skipped_cases_are_the_expected_ones";
 impl Suite {
     /// Runs the cases as a test program does, by the arguments of this process: filters, `--list`, `--exact`, `--skip`,
     /// `--test-threads` and the like, and `--report FILE`. The exit status is for `main` to return.
+    ///
+    /// In a process that a case has started it does what that case says, and nothing else.
     pub fn run(self) -> ExitCode {
+        if let Some(address) = std::env::var_os(ADDRESS) {
+            return self.serve(&address.to_string_lossy());
+        }
         let (file, rest) = match report_file(std::env::args_os()) {
             Ok(split) => split,
             Err(wrong) => {
@@ -40,6 +46,16 @@ impl Suite {
                 ExitCode::FAILURE
             }
             _ => conclusion.exit_code(),
+        }
+    }
+
+    fn serve(&self, address: &str) -> ExitCode {
+        match &self.connect {
+            Some(connect) => serve(connect(address)),
+            None => {
+                eprintln!("error: {ADDRESS} is set, and this suite has no Suite::with_processes");
+                ExitCode::from(2)
+            }
         }
     }
 }

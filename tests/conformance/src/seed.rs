@@ -2,9 +2,10 @@ use std::fmt;
 use std::io::Write;
 
 use fastrand::Rng;
+use serde::{Deserialize, Serialize};
 
 /// Where the randomness of a case comes from, so that a run can be repeated.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Seed(u64);
 
 /// The variable that sets it.

@@ -4,56 +4,72 @@ use lock_core::{
     Attempt, Backend, Capabilities, Claim, Extension, FencingToken, Finding, Holder, LockName, Page, Release, Result,
     Watching, async_trait,
 };
+use tokio::sync::watch;
 
 /// One backend instance of any type, for a contender or a client, and for the trial that closes it in the end.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared(Arc<dyn Backend>);
+pub(crate) struct Shared {
+    backend: Arc<dyn Backend>,
+    /// How many asks for a lock were answered.
+    answered: watch::Sender<usize>,
+}
 
 impl Shared {
     pub(crate) fn new(backend: impl Backend) -> Self {
-        Self(Arc::new(backend))
+        Self { backend: Arc::new(backend), answered: watch::Sender::new(0) }
+    }
+
+    /// Ends when the next ask for a lock has been answered: only then is its claim known to the service.
+    pub(crate) fn next_answer(&self) -> impl Future<Output = ()> + use<> {
+        let mut answered = self.answered.subscribe();
+        async move {
+            // The sender lives as long as the backend that is asked.
+            let _ = answered.changed().await;
+        }
     }
 }
 
 #[async_trait]
 impl Backend for Shared {
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+        self.backend.capabilities()
     }
 
     async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
-        self.0.try_acquire(claim).await
+        let answer = self.backend.try_acquire(claim).await;
+        self.answered.send_modify(|answered| *answered += 1);
+        answer
     }
 
     async fn extend(&self, claim: &Claim) -> Result<Extension> {
-        self.0.extend(claim).await
+        self.backend.extend(claim).await
     }
 
     async fn release(&self, claim: &Claim) -> Result<Release> {
-        self.0.release(claim).await
+        self.backend.release(claim).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Option<Holder>> {
-        self.0.inspect(name).await
+        self.backend.inspect(name).await
     }
 
     async fn watch(&self, claim: &Claim, what: Watching) {
-        self.0.watch(claim, what).await;
+        self.backend.watch(claim, what).await;
     }
 
     async fn force_release(&self, name: &LockName, only: Option<FencingToken>) -> Result<Release> {
-        self.0.force_release(name, only).await
+        self.backend.force_release(name, only).await
     }
 
     async fn list(&self, prefix: &str, after: Option<&LockName>) -> Result<Page<Holder>> {
-        self.0.list(prefix, after).await
+        self.backend.list(prefix, after).await
     }
 
     async fn preflight(&self) -> Vec<Finding> {
-        self.0.preflight().await
+        self.backend.preflight().await
     }
 
     async fn close(&self) {
-        self.0.close().await;
+        self.backend.close().await;
     }
 }

@@ -134,8 +134,10 @@ impl Suite {
 
     /// Unlocks the cases with other processes, which can be stopped and killed. Such a process is this test binary once more:
     /// [`run`](Self::run) finds out that it is one, and calls `connect` with the service's
-    /// [address](Service::with_address) instead of starting anything. So `main` should do nothing before it that must not be
-    /// done twice.
+    /// [address](Service::with_address) instead of starting anything. So `main` must neither start nor print anything before
+    /// it; [`Suite::starting`] is the place for that.
+    ///
+    /// It needs real time: a suite with [paused time](Self::with_paused_time) runs none of these cases.
     #[must_use]
     pub fn with_processes<B: Backend>(mut self, connect: impl Fn(&str) -> B + Send + Sync + 'static) -> Self {
         self.connect = Some(Box::new(move |address| Shared::new(connect(address))));
@@ -146,6 +148,9 @@ impl Suite {
     ///
     /// It blocks; call it outside of any runtime.
     pub fn outcome(&self, case: &Case) -> Outcome {
+        if let Some(wrong) = self.misfit() {
+            return Outcome::Failed(Failure::new(Evidence::Answer, wrong));
+        }
         match self.skips(case) {
             Err(reason) => return Outcome::Unavailable(reason),
             Ok(Some(reason)) => return Outcome::Skipped(reason),
@@ -196,6 +201,19 @@ impl Suite {
         let has_processes = self.connect.is_some() && service.address.is_some() && !self.paused_time;
         let has_paused_time = self.paused_time;
         Ok(ask(&Offer { capabilities: &capabilities, service: &service, has_processes, has_paused_time }))
+    }
+
+    /// What of the set-up does not fit together.
+    fn misfit(&self) -> Option<String> {
+        let has_address = self.service().ok()?.address.is_some();
+        let wrong = match (self.connect.is_some(), has_address) {
+            (true, false) => {
+                "Suite::with_processes needs Service::with_address: other processes don't find the service"
+            }
+            (false, true) => "Service::with_address needs Suite::with_processes: nothing else uses the address",
+            _ => return None,
+        };
+        Some(format!("the suite of {} is set up wrongly: {wrong}", self.name))
     }
 
     fn service(&self) -> Result<Arc<Service>, String> {
@@ -335,6 +353,18 @@ mod tests {
         }
         let service = Service::new(MemoryBackend::new).with_evict(|_| async {});
         assert!(matches!(Suite::new("memory", service).outcome(&needs_a_hook), Outcome::Passed));
+    }
+
+    #[test]
+    fn half_of_what_other_processes_need_is_an_error_and_no_skip() {
+        let any = case(&[Need::Processes], |_| Box::pin(async {}));
+        let without_address = memory().with_processes(|_| MemoryBackend::new());
+        let wrong = message(without_address.outcome(&any));
+        assert!(wrong.contains("Suite::with_processes needs Service::with_address"), "{wrong}");
+        let without_processes = Suite::new("memory", Service::new(MemoryBackend::new).with_address("here"));
+        let wrong = message(without_processes.outcome(&any));
+        assert!(wrong.contains("Service::with_address needs Suite::with_processes"), "{wrong}");
+        assert!(matches!(memory().outcome(&any), Outcome::Skipped(_)));
     }
 
     #[test]

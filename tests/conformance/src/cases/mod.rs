@@ -17,6 +17,7 @@ mod looking;
 mod no_policy;
 mod no_trace;
 mod own_only;
+mod processes;
 mod resurrection;
 mod stress;
 mod tokens;
@@ -48,6 +49,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         client_in_doubt::CASES,
         client_restart::CASES,
         client_crowd::CASES,
+        processes::CASES,
         stress::CASES,
     ];
     groups.into_iter().flatten()

@@ -1,140 +1,229 @@
-//! Many at once, at random: what they saw is judged by the rules that hold of every history.
+//! Many at once, at random: what they saw, and what the service was seen to keep, is judged by the rules that hold of every
+//! history.
 use std::time::Duration;
 
 use fastrand::Rng;
-use lock_core::{ErrorKind, Lock, LockGuard, LockName};
-use tokio::time::{sleep, timeout};
+use lock_core::{BootTime, LockName};
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
 
 use crate::case::cases;
-use crate::failure::ensure;
-use crate::history::{Acquisition, Recorder, What};
-use crate::locking::{Ending, Locking};
+use crate::crowd::Crowd;
+use crate::failure::{Evidence, ensure, fail};
+use crate::ghosts::Limits;
+use crate::history::{Became, History, Line, ProcessEvent, What};
+use crate::locking::Locking;
+use crate::oracles::Violation;
+use crate::orders::{Answer, Task};
+use crate::prober::Probed;
+use crate::process::{Given, Process};
+use crate::recorder::Recorder;
 use crate::{Seed, Trial};
 
 cases! { "stress":
     the_history_of_a_crowd_is_sound,
+    the_history_of_processes_that_are_stopped_and_killed_is_sound needs Processes,
 }
 
-const CLIENTS: usize = 4;
-const TASKS: usize = 24;
-const ROUNDS: usize = 15;
+/// On any machine the threads that matter run so often, if only now and then.
+const LATE: Duration = Duration::from_secs(3);
 
-/// 24 tasks of four clients fight for three locks. They hold them for a moment, give up waiting, give back early or late or by
-/// dropping, extend, and now and then let a lease run out.
+/// 100 tasks of four clients fight for four locks.
 async fn the_history_of_a_crowd_is_sound(t: &Trial) {
+    const ROUNDS: usize = 12;
     let seed = Seed::from_environment("stress::the_history_of_a_crowd_is_sound");
     let recorder = Recorder::new(t.clock().clone());
-    let names = ["/a", "/b", "/c"].map(|end| t.name_with(end));
-    let clients: Vec<_> = (0..CLIENTS).map(|_| t.client()).collect();
-    let tasks = (0..TASKS).map(|number| {
-        let locks = names.clone().map(|name| {
-            let lock = clients[number % CLIENTS].lock(name.as_str()).ttl(t.steady_ttl()).wait(t.patience() * 4);
-            (name, lock)
-        });
-        let one = OneOfTheCrowd { rng: seed.rng(number), recorder: recorder.clone(), locks, short_ttl: t.ttl() };
-        tokio::spawn(one.lives(number % 4 == 0))
-    });
-    let mut failures = Vec::new();
-    for task in tasks.collect::<Vec<_>>() {
-        failures.extend(task.await.err());
+    let names = ["/a", "/b", "/c", "/d"].map(|end| t.name_with(end)).to_vec();
+    let crowd = Crowd {
+        tasks: 100,
+        rounds: Some(ROUNDS),
+        moment: Duration::from_millis(3),
+        ttl: t.steady_ttl(),
+        ..crowd(t, seed, &names)
+    };
+    let prober = t.probing(&names);
+    let clients: Vec<_> = (0..4).map(|_| t.client()).collect();
+    let failures = crowd.lives(&clients, &recorder, &watch::Sender::new(false).subscribe()).await;
+    for client in &clients {
+        let left = client.close(t.patience()).await;
+        ensure!(left.is_empty(), "a client could not give back {left:?}; {seed}");
     }
-    // First what all of them saw: that one of them failed may be no more than what follows from it.
-    let history = recorder.history();
-    let violations = history.violations();
-    let worst: Vec<_> = violations.iter().take(3).map(ToString::to_string).collect();
-    ensure!(worst.is_empty(), "{} rules were broken; {seed}\n  {}", violations.len(), worst.join("\n  "));
-    if let Some(failure) = failures.pop() {
+    recorder.becomes(Became::Closed);
+    let grants = judged(t, recorder.lines(), prober.ends(t).await, crowd.ttl, seed);
+    // After what all of them saw: that one of them failed may be no more than what follows from it.
+    if let Some(failure) = failures.into_iter().next() {
         std::panic::resume_unwind(failure.into_panic());
     }
-    let grants = history.grants();
-    ensure!(grants > TASKS * ROUNDS / 4, "only {grants} acquisitions came about; {seed}");
-    for name in &names {
+    let least = crowd.tasks * ROUNDS / 4;
+    ensure!(grants > least, "only {grants} acquisitions came about, and not even {least}; {seed}");
+    all_can_be_had(t, &names).await;
+}
+
+/// Eight processes with four tasks each fight for three locks. One that holds a lock is stopped or killed, again and again.
+async fn the_history_of_processes_that_are_stopped_and_killed_is_sound(t: &Trial) {
+    let seed = Seed::from_environment("stress::the_history_of_processes_that_are_stopped_and_killed_is_sound");
+    let names = ["/a", "/b", "/c"].map(|end| t.name_with(end)).to_vec();
+    let crowd = Crowd { tasks: 4, ttl: t.ttl(), moment: t.ttl() / 8, disturbed: true, ..crowd(t, seed, &names) };
+    let prober = t.probing(&names);
+    let mut town = Town::new(t, crowd);
+    let mut rng = seed.rng(usize::MAX);
+    for _ in 0..PROCESSES {
+        town.one_more();
+    }
+    for _ in 0..DISTURBANCES {
+        town.one_is_disturbed(&mut rng).await;
+    }
+    let died = t.clock().now();
+    let failures = town.ends().await;
+    // What the killed ones had is over by then.
+    let slowest = limits(t, t.ttl(), Duration::ZERO);
+    t.clock().sleep_until(died + slowest.late + slowest.lives).await;
+    let ttl = town.crowd.ttl;
+    let grants = judged(t, town.lines, prober.ends(t).await, ttl, seed);
+    ensure!(failures.is_empty(), "{}; {seed}", failures.join("; "));
+    ensure!(grants >= DISTURBANCES, "only {grants} acquisitions came about; {seed}");
+    all_can_be_had(t, &names).await;
+}
+
+const PROCESSES: usize = 8;
+
+/// Every second one of them takes about a ttl.
+const DISTURBANCES: usize = 12;
+
+/// The processes of a run, and what they and this one have told.
+struct Town<'a> {
+    t: &'a Trial,
+    crowd: Crowd,
+    processes: Vec<Citizen>,
+    born: u32,
+    tell: mpsc::UnboundedSender<Line>,
+    told: mpsc::UnboundedReceiver<Line>,
+    lines: Vec<Line>,
+}
+
+struct Citizen {
+    number: u32,
+    process: Process,
+    life: Given,
+}
+
+impl<'a> Town<'a> {
+    fn new(t: &'a Trial, crowd: Crowd) -> Self {
+        let (tell, told) = mpsc::unbounded_channel();
+        Self { t, crowd, processes: Vec::new(), born: 0, tell, told, lines: Vec::new() }
+    }
+
+    fn one_more(&mut self) {
+        self.born += 1;
+        let (number, tell) = (self.born, self.tell.clone());
+        // The receiver lives as long as the processes.
+        let mut process = self.t.process_telling(move |line| _ = tell.send(line));
+        let crowd = Crowd { first: number as usize * self.crowd.tasks, ..self.crowd.clone() };
+        let life = process.gives("live as a crowd", Task::Crowd { process: number, crowd });
+        self.processes.push(Citizen { number, process, life });
+    }
+
+    /// Somebody who has just got a lock is killed, or stopped for a while.
+    async fn one_is_disturbed(&mut self, rng: &mut Rng) {
+        sleep(self.t.ttl().mul_f64(rng.f64() / 2.0)).await;
+        let t = self.t;
+        let holder = t.soon(self.next_holder(), "the next grant to any of the processes").await;
+        let is_holder = |citizen: &Citizen| citizen.number == holder;
+        let Some(at) = self.processes.iter().position(is_holder) else { return };
+        if rng.bool() {
+            let mut dead = self.processes.swap_remove(at);
+            dead.process.is_killed();
+            self.becomes(dead.number, Became::Dead);
+            self.one_more();
+            return;
+        }
+        self.becomes(holder, Became::Stopped);
+        self.processes[at].process.is_stopped();
+        sleep(t.ttl().mul_f64(rng.f64() * 2.0)).await;
+        self.processes[at].process.goes_on();
+        self.becomes(holder, Became::Running);
+    }
+
+    /// Who gets a lock next, of those who are there.
+    async fn next_holder(&mut self) -> u32 {
+        while let Ok(line) = self.told.try_recv() {
+            self.lines.push(line);
+        }
+        loop {
+            let line = self.told.recv().await.expect("this end can tell too");
+            let holder = match &line {
+                Line::Event(event) if matches!(event.what, What::Granted { .. }) => Some(event.process()),
+                _ => None,
+            };
+            self.lines.push(line);
+            let is_there = |number: &u32| self.processes.iter().any(|citizen| citizen.number == *number);
+            if let Some(holder) = holder.filter(is_there) {
+                return holder;
+            }
+        }
+    }
+
+    fn becomes(&mut self, number: u32, became: Became) {
+        self.lines.push(ProcessEvent::new(self.t.clock().now(), number, became).into());
+    }
+
+    /// All of them end and give back what they have. What went wrong in them.
+    async fn ends(&mut self) -> Vec<String> {
+        for citizen in &mut self.processes {
+            citizen.process.gives("end", Task::EndCrowd);
+        }
+        let mut failures = Vec::new();
+        for mut citizen in std::mem::take(&mut self.processes) {
+            let answer = citizen.life.answer(std::panic::Location::caller()).await;
+            let Answer::CrowdEnded { failure } = answer else {
+                let message = format!("a process was told to end its crowd, and its answer was {answer:?}");
+                fail(std::panic::Location::caller(), Evidence::Answer, message)
+            };
+            failures.extend(failure);
+            citizen.process.exits().await;
+            self.becomes(citizen.number, Became::Dead);
+        }
+        while let Ok(line) = self.told.try_recv() {
+            self.lines.push(line);
+        }
+        failures
+    }
+}
+
+/// A crowd on these locks, as both cases have it.
+fn crowd(t: &Trial, seed: Seed, names: &[LockName]) -> Crowd {
+    Crowd {
+        seed,
+        first: 0,
+        tasks: 0,
+        rounds: None,
+        names: names.to_vec(),
+        ttl: t.ttl(),
+        short_ttl: t.ttl(),
+        moment: Duration::ZERO,
+        wait: t.patience() * 4,
+        disturbed: false,
+    }
+}
+
+/// Ends the case unless everything is as it has to be. How often a lock was granted.
+fn judged(t: &Trial, lines: Vec<Line>, probed: Probed, ttl: Duration, seed: Seed) -> usize {
+    let probes = probed.probes.into_iter().map(Line::from);
+    let history = History::new(lines.into_iter().chain(probes));
+    let mut violations = history.violations();
+    violations.extend(history.ghosts(&limits(t, ttl, probed.lag)));
+    ensure!(violations.is_empty(), "rules were broken; {seed}\n  {}", Violation::summary(&violations));
+    history.grants()
+}
+
+/// What a grant of `ttl` may outlive, on a machine that was behind by `lag` at some moment.
+fn limits(t: &Trial, ttl: Duration, lag: Duration) -> Limits {
+    let lives = t.over_at(BootTime::from_boot(Duration::ZERO), ttl).since_boot();
+    Limits { lives, late: LATE + lag * 4 }
+}
+
+async fn all_can_be_had(t: &Trial, names: &[LockName]) {
+    for name in names {
         t.client().lock(name.as_str()).ttl(t.long_ttl()).wait(t.patience()).can_be_had().await;
     }
-}
-
-struct OneOfTheCrowd {
-    rng: Rng,
-    recorder: Recorder,
-    locks: [(LockName, Lock); 3],
-    short_ttl: Duration,
-}
-
-impl OneOfTheCrowd {
-    async fn lives(mut self, lets_one_run_out: bool) {
-        let runs_out_in = if lets_one_run_out { self.rng.usize(0..ROUNDS) } else { ROUNDS };
-        for round in 0..ROUNDS {
-            let (name, lock) = self.rng.choice(&self.locks).cloned().expect("there are three");
-            let acquisition = self.recorder.asks(&name);
-            if round == runs_out_in {
-                if let Some(guard) = acquires(&acquisition, &lock.ttl(self.short_ttl).auto_extend(false)).await {
-                    guard.lost().await;
-                    acquisition.record(What::Lost);
-                }
-                continue;
-            }
-            let guard = match self.rng.u8(0..8) {
-                0 => self.tries(&acquisition, &lock).await,
-                1 | 2 => self.gives_up(&acquisition, &lock).await,
-                _ => acquires(&acquisition, &lock).await,
-            };
-            if let Some(guard) = guard {
-                self.holds(&acquisition, guard).await;
-            }
-        }
-    }
-
-    async fn tries(&self, acquisition: &Acquisition, lock: &Lock) -> Option<LockGuard> {
-        let guard = lock.try_acquire().await.succeeds();
-        if guard.is_none() {
-            acquisition.record(What::Refused);
-        }
-        guard.map(|guard| granted(acquisition, guard))
-    }
-
-    async fn gives_up(&mut self, acquisition: &Acquisition, lock: &Lock) -> Option<LockGuard> {
-        let patience = self.a_moment();
-        let acquired = timeout(patience, acquires(acquisition, lock)).await;
-        acquired.unwrap_or_else(|_| {
-            acquisition.record(What::GaveUp);
-            None
-        })
-    }
-
-    async fn holds(&mut self, acquisition: &Acquisition, guard: LockGuard) {
-        sleep(self.a_moment()).await;
-        if self.rng.u8(0..4) == 0 {
-            match guard.extend(guard.ttl()).await {
-                Ok(()) => acquisition.record(What::Extended { until: guard.lease().deadline() }),
-                // On a busy machine it may have lost the lock by now: then so it goes down in history.
-                Err(error) => acquisition.record(What::Failed(error.kind())),
-            }
-        }
-        // The client may have extended the lease in the meantime.
-        acquisition.record(What::Extended { until: guard.lease().deadline() });
-        acquisition.record(What::Releases);
-        if self.rng.bool() {
-            guard.release().await.succeeds();
-        }
-    }
-
-    fn a_moment(&mut self) -> Duration {
-        Duration::from_micros(self.rng.u64(0..3000))
-    }
-}
-
-/// The guard, unless the lease was over before anybody came to take it: that happens on a busy machine.
-async fn acquires(acquisition: &Acquisition, lock: &Lock) -> Option<LockGuard> {
-    match lock.acquire().await {
-        Err(error) if error.kind() == ErrorKind::Lost => {
-            acquisition.record(What::Failed(error.kind()));
-            None
-        }
-        acquired => Some(granted(acquisition, acquired.succeeds())),
-    }
-}
-
-fn granted(acquisition: &Acquisition, guard: LockGuard) -> LockGuard {
-    acquisition.record(What::Granted { token: guard.token(), until: guard.lease().deadline() });
-    guard
 }
