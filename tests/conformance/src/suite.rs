@@ -1,6 +1,6 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use lock_core::{Backend, Capabilities};
 use tokio::runtime::{Builder, Runtime};
@@ -11,7 +11,7 @@ use crate::failure::{Evidence, Failure, Outcome, Raised};
 use crate::need::Offer;
 use crate::pace::Pace;
 use crate::shared::Shared;
-use crate::{Case, Service, Trial};
+use crate::{Case, Need, Service, Trial};
 
 /// How many cases run at once by default: they mostly wait for leases to end, and every one has names of its own.
 const AT_ONCE: usize = 16;
@@ -30,6 +30,8 @@ pub struct Suite {
     pub(crate) at_once: usize,
     pace: Pace,
     paused_time: bool,
+    /// Held for writing by a case that restarts the service, which all others would notice.
+    service_stays: RwLock<()>,
 }
 
 type Start = Box<dyn Fn() -> Result<Service, String> + Send + Sync>;
@@ -75,6 +77,7 @@ impl Suite {
             at_once: AT_ONCE,
             pace: Pace::from_environment(),
             paused_time: false,
+            service_stays: RwLock::new(()),
         }
     }
 
@@ -156,6 +159,10 @@ impl Suite {
             Ok(Some(reason)) => return Outcome::Skipped(reason),
             Ok(None) => {}
         }
+        // In paused time each case has a service of its own.
+        let restarts = case.needs.contains(&Need::Restart) && !self.paused_time;
+        let _alone = restarts.then(|| self.service_stays.write().unwrap_or_else(PoisonError::into_inner));
+        let _with_others = (!restarts).then(|| self.service_stays.read().unwrap_or_else(PoisonError::into_inner));
         let mut pace = self.pace;
         let mut missed = String::new();
         for _ in 0..TRIES {
@@ -306,7 +313,6 @@ mod tests {
     use lock_core::MemoryBackend;
 
     use super::*;
-    use crate::Need;
     use crate::failure::too_slow;
 
     fn memory() -> Suite {
