@@ -102,6 +102,7 @@ impl Relay {
         if let Some(listener) = &*listener {
             // The system has made these connections, and the relay has not come to take them.
             while let Ok(waiting) = rustix::net::accept(listener) {
+                self.network.counts.send_modify(|counts| counts.connections += 1);
                 reset_on_close(&waiting);
             }
         }

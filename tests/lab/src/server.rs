@@ -210,7 +210,8 @@ impl Server {
             Ok(())
         };
         timeout(patience, ready).await.unwrap_or_else(|_| {
-            Err(ServerError::NotReady { program: self.setup.program.name, patience, said: self.home.said() })
+            let (program, port, said) = (self.setup.program.name, self.address().port(), self.home.said());
+            Err(ServerError::NotReady { program, port, listens: listener::is(self.process_id(), port), patience, said })
         })
     }
 

@@ -33,10 +33,18 @@ pub enum ServerError {
         said: Said,
     },
     /// The server did not become ready.
-    #[error("{program} was not ready after {patience:?}{said}")]
+    #[error("{program} was not ready after {patience:?}: it {} port {port}{said}", if *listens {
+        "does not answer as expected on"
+    } else {
+        "does not listen on"
+    })]
     NotReady {
         /// What was started.
         program: &'static str,
+        /// The port that clients were to reach it on.
+        port: u16,
+        /// Whether it listens there.
+        listens: bool,
         /// How long it had.
         patience: Duration,
         /// The end of its output.

@@ -387,7 +387,7 @@ async fn a_reset_ends_every_present_connection_and_no_later_one() {
     }
     later.says("still here").await;
     later.hears("still here").await;
-    within(relay.until(|counts| counts.open == 1)).await;
+    within(relay.until(|counts| (counts.connections, counts.open) == (12, 1))).await;
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 use std::{env, process};
 
 use libtest_mimic::{Arguments, Completion, Trial};
-use lock_lab::{DURABLE, Data, Direction, Flow, Port, Program, REDIS, Relay, Server, ServerError, Setup, redis};
+use lock_lab::{DURABLE, Data, Direction, Flow, Port, Probe, Program, REDIS, Relay, Server, ServerError, Setup, redis};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
@@ -207,21 +207,19 @@ async fn a_running_server_is_restarted() {
 }
 
 async fn the_files_of_a_setup_are_there_at_each_start() {
-    let name = "a name in the configuration";
     let server = Server::start(|port| {
-        let number = port.number();
-        let configuration = format!("port {number}\nbind 127.0.0.1\nsave \"\"\nproc-title-template \"{name}\"\n");
+        let configuration = format!("port {}\nbind 127.0.0.1\nsave \"\"\ndatabases 17\n", port.number());
         Setup::new(REDIS, port).with_args(["etc/redis.conf"]).with_file("etc/redis.conf", configuration)
     })
     .await
     .unwrap();
     for data in [Data::Kept, Data::Lost] {
-        let title = fs::read_to_string(format!("/proc/{}/cmdline", server.process_id())).unwrap();
-        assert!(title.starts_with(name), "{title}");
+        ask(&server, "CONFIG GET databases", "*2\r\n$9\r\ndatabases\r\n$2\r\n17\r\n").await;
         fs::write(server.directory().join("something"), "").unwrap();
         server.restart(data).await.unwrap();
         assert_eq!(server.directory().join("something").exists(), data == Data::Kept);
     }
+    ask(&server, "CONFIG GET databases", "*2\r\n$9\r\ndatabases\r\n$2\r\n17\r\n").await;
 }
 
 async fn servers_that_know_each_other_are_started_together() {
@@ -338,11 +336,22 @@ async fn a_server_that_ends_at_once_is_an_error_that_shows_what_it_said() {
 }
 
 async fn a_server_that_is_never_ready_is_an_error_that_shows_what_it_said() {
+    let second = Duration::from_secs(1);
     let script = "i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo line $i >&2; done; exec sleep 1000";
-    let deaf = |port| Setup::new(SH, port).with_args(["-c", script]).with_patience(Duration::from_secs(1));
+    let deaf = |port| Setup::new(SH, port).with_args(["-c", script]).with_patience(second);
     let error = Server::start(deaf).await.unwrap_err().to_string();
-    assert!(error.starts_with("sh was not ready after 1s; the last that it has written:\n  line 81\n"), "{error}");
-    assert!(error.ends_with("\n  line 100"), "{error}");
+    assert!(error.starts_with("sh was not ready after 1s: it does not listen on port "), "{error}");
+    assert!(
+        error.contains("; the last that it has written:\n  line 81\n") && error.ends_with("\n  line 100"),
+        "{error}"
+    );
+
+    let mute = |port| redis(port).with_probe(Probe::new("PING\r\nQUIT\r\n", "another answer")).with_patience(second);
+    let error = Server::start(mute).await.unwrap_err().to_string();
+    assert!(
+        error.starts_with("redis-server was not ready after 1s: it does not answer as expected on port "),
+        "{error}"
+    );
 }
 
 async fn a_server_that_has_ended_can_be_neither_stopped_nor_continued() {
