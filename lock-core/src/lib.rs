@@ -41,7 +41,8 @@
 //!
 //! # Features
 //!
-//! - `test-util`: `TestLocks`, in-memory locks with injected faults on tokio's paused clock, and `Clock::tokio`.
+//! - `test-util`: `TestLocks`, in-memory locks with injected faults on tokio's paused clock, and `Clock::tokio`; the page
+//!   `docs/test-your-own-code.md` has examples.
 //! - `serde`: (de)serialization of [`FencingToken`] and [`LockName`].
 //!
 //! Linux is the supported platform. Elsewhere there is no clock that counts a suspended machine's sleep, and a holder learns
@@ -105,3 +106,8 @@ pub use settings::Settings;
 pub use test_locks::{Op, TestLocks};
 pub use token::FencingToken;
 pub use url::{Host, LockUrl};
+
+/// The examples of the page on tests run.
+#[cfg(all(doctest, feature = "test-util"))]
+#[doc = include_str!("../../docs/test-your-own-code.md")]
+struct TestYourOwnCode;

@@ -111,7 +111,7 @@ fn a_file_that_cannot_be_opened_is_an_error_and_not_a_lock_to_wait_for() {
 #[test]
 fn eight_processes_that_count_under_one_lock_lose_no_step() {
     const PROCESSES: usize = 8;
-    const ROUNDS: usize = 10;
+    const ROUNDS: usize = 5;
     let locks = Locks::new();
     let counter = locks.directory().join("counter");
     fs::write(&counter, "0").unwrap();
