@@ -12,6 +12,13 @@ use crate::report::Report;
 use crate::serving::{ADDRESS, serve};
 use crate::{Case, Suite};
 
+/// What `--help` says of this crate's own option, before the runner says the rest.
+const OWN_HELP: &str = "\
+The conformance suite of a lock backend.
+
+      --report <FILE>  Write what ran, what was skipped and why to FILE, as JSON
+";
+
 /// What the case that compares the skips with the pins is called.
 const PINS: &str = "suite::the_skipped_cases_are_the_expected_ones";
 
@@ -31,6 +38,9 @@ impl Suite {
                 return ExitCode::from(2);
             }
         };
+        if rest.iter().any(|argument| argument == "--help" || argument == "-h") {
+            println!("{OWN_HELP}");
+        }
         let mut arguments = Arguments::from_iter(rest);
         arguments.test_threads.get_or_insert(self.at_once);
         let suite = Arc::new(self);

@@ -73,7 +73,8 @@ impl Backend for Unordered {
 }
 
 fn tests() -> Vec<Trial> {
-    let tests: [(&str, fn()); 9] = [
+    let tests: [(&str, fn()); 10] = [
+        ("help_tells_of_every_option", help_tells_of_every_option),
         ("every_case_is_listed", every_case_is_listed),
         ("a_runner_is_told_beforehand_what_will_be_skipped", a_runner_is_told_beforehand_what_will_be_skipped),
         ("a_filter_chooses_and_exact_chooses_one", a_filter_chooses_and_exact_chooses_one),
@@ -112,6 +113,11 @@ fn said(output: &Output) -> String {
 fn listed(name: &str, arguments: &[&str]) -> Vec<String> {
     let output = said(&run(name, arguments));
     output.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
+}
+
+fn help_tells_of_every_option() {
+    let output = said(&run("memory", &["--help"]));
+    assert!(output.contains("--report <FILE>") && output.contains("--test-threads"), "{output}");
 }
 
 fn every_case_is_listed() {
