@@ -26,7 +26,7 @@ pub use flow::{Direction, Flow};
 pub use port::Port;
 pub use probe::Probe;
 pub use program::Program;
-pub use redis::{DURABLE, REDIS, redis};
+pub use redis::{REDIS, REDIS_DURABLE, redis};
 pub use relay::Relay;
 pub use server::{Data, Server};
 pub use server_error::{Said, ServerError};

@@ -4,7 +4,7 @@ use crate::{Port, Probe, Program, Setup};
 pub const REDIS: Program = Program { name: "redis-server", package: "redis-server" };
 
 /// Arguments with which [`redis`] has every write on disk before it answers. Without them a restart loses everything.
-pub const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+pub const REDIS_DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 /// A Redis server that keeps its data in memory only. Arguments that are added overrule those that it has.
 pub fn redis(port: Port) -> Setup {

@@ -22,9 +22,9 @@ const POLL: Duration = Duration::from_millis(20);
 /// A server that runs as a child of this process, on ports and in a directory of its own.
 ///
 /// ```no_run
-/// # use lock_lab::{DURABLE, Data, Server, ServerError, redis};
+/// # use lock_lab::{REDIS_DURABLE, Data, Server, ServerError, redis};
 /// # async fn example() -> Result<(), ServerError> {
-/// let server = Server::start(|port| redis(port).with_args(DURABLE)).await?;
+/// let server = Server::start(|port| redis(port).with_args(REDIS_DURABLE)).await?;
 /// server.stop()?; // it accepts connections and does not answer
 /// server.continue_()?;
 /// server.restart(Data::Kept).await?;

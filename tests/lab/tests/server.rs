@@ -14,7 +14,9 @@ use std::time::Duration;
 use std::{env, process};
 
 use libtest_mimic::{Arguments, Completion, Trial};
-use lock_lab::{DURABLE, Data, Direction, Flow, Port, Probe, Program, REDIS, Relay, Server, ServerError, Setup, redis};
+use lock_lab::{
+    Data, Direction, Flow, Port, Probe, Program, REDIS, REDIS_DURABLE, Relay, Server, ServerError, Setup, redis,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
@@ -91,7 +93,7 @@ fn within<T>(what: impl Future<Output = T>) -> impl Future<Output = T> {
     async move { timeout(2 * PATIENCE, what).await.unwrap_or_else(|_| panic!("{at}: not within {:?}", 2 * PATIENCE)) }
 }
 
-/// A plain connection to a Redis server, for commands in one line with an answer in one or two.
+/// A plain connection to a Redis server.
 struct Connection(TcpStream);
 
 impl Connection {
@@ -126,16 +128,12 @@ async fn a_started_server_answers_and_its_directory_is_its_own() {
     ask(&server, "GET k", "$1\r\nv\r\n").await;
     ask(&other, "GET k", NOTHING).await;
     let directory = server.directory();
-    ask(&server, "CONFIG GET dir", &format!("*2\r\n$3\r\ndir\r\n${}\r\n{}", path_length(&server), directory.display()))
-        .await;
+    let path = directory.to_str().unwrap();
+    ask(&server, "CONFIG GET dir", &format!("*2\r\n$3\r\ndir\r\n${}\r\n{path}\r\n", path.len())).await;
     assert!(server.output().unwrap().contains("Ready to accept connections"));
     drop(server);
     assert!(!directory.exists());
     assert!(other.directory().exists());
-}
-
-fn path_length(server: &Server) -> usize {
-    server.directory().as_os_str().len()
 }
 
 async fn a_stopped_server_accepts_and_answers_once_it_is_continued() {
@@ -161,7 +159,7 @@ async fn a_stopped_server_can_be_killed() {
 }
 
 async fn a_killed_server_comes_back_with_its_data() {
-    let server = Server::start(|port| redis(port).with_args(DURABLE)).await.unwrap();
+    let server = Server::start(|port| redis(port).with_args(REDIS_DURABLE)).await.unwrap();
     let address = server.address();
     ask(&server, "SET k v", "+OK\r\n").await;
     server.kill().unwrap();
@@ -174,14 +172,14 @@ async fn a_killed_server_comes_back_with_its_data() {
 async fn a_server_that_still_loads_its_data_is_not_ready() {
     // It takes two seconds and looks after its clients at every 1024th command of the file.
     let slowly = ["--key-load-delay", "1000"];
-    let server = Server::start(|port| redis(port).with_args(DURABLE).with_args(slowly)).await.unwrap();
+    let server = Server::start(|port| redis(port).with_args(REDIS_DURABLE).with_args(slowly)).await.unwrap();
     ask(&server, r#"EVAL "for key = 1, 2000 do redis.call('SET', key, 'v') end" 0"#, NOTHING).await;
     server.restart(Data::Kept).await.unwrap();
     ask(&server, "DBSIZE", ":2000\r\n").await;
 }
 
 async fn a_killed_server_comes_back_without_its_data() {
-    let server = Server::start(|port| redis(port).with_args(DURABLE)).await.unwrap();
+    let server = Server::start(|port| redis(port).with_args(REDIS_DURABLE)).await.unwrap();
     ask(&server, "SET k v", "+OK\r\n").await;
     server.kill().unwrap();
     server.restart(Data::Lost).await.unwrap();
