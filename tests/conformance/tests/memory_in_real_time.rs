@@ -6,5 +6,5 @@ use std::process::ExitCode;
 use lock_conformance::Suite;
 
 fn main() -> ExitCode {
-    Suite::new("memory", remote::shared_memory()).with_version(Suite::VERSION).run()
+    Suite::new("memory", remote::memory()).with_version(Suite::VERSION).run()
 }

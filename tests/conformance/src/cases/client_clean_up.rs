@@ -15,6 +15,7 @@ cases! { "client_clean_up":
     a_waiting_acquire_dropped_while_the_lock_is_released_leaves_nothing,
     a_release_given_up_still_happens,
     a_release_can_be_repeated,
+    a_late_release_leaves_the_next_task_of_the_client_alone,
     a_dropped_guard_frees_the_lock,
     a_guard_can_be_dropped_outside_any_runtime,
     a_panic_frees_the_lock,
@@ -47,7 +48,12 @@ async fn a_waiting_acquire_dropped_while_the_lock_is_released_leaves_nothing(t: 
         let guard = holder.acquires().await;
         let lock = gives_up.clone();
         let patience = Duration::from_micros(fastrand::u64(0..3000));
-        let waiting = tokio::spawn(async move { drop(timeout(patience, lock.acquire()).await) });
+        let waiting = tokio::spawn(async move {
+            // A guard in time must be of a lock that the service keeps.
+            if let Ok(acquired) = timeout(patience, lock.acquire()).await {
+                acquired.succeeds().releases().await;
+            }
+        });
         sleep(Duration::from_micros(fastrand::u64(0..3000))).await;
         guard.releases().await;
         t.all([waiting]).await;
@@ -59,11 +65,16 @@ async fn a_waiting_acquire_dropped_while_the_lock_is_released_leaves_nothing(t: 
 async fn a_release_given_up_still_happens(t: &Trial) {
     let (lock, next) = (t.lock(), t.lock());
     for polls in 1..4 {
-        let guard = lock.acquires().await;
-        drop(poll_times(polls, guard.release()).await);
-        ensure!(!guard.is_held(), "{guard:?} is held after a release that was given up after {polls} polls");
-        guard.release().await.succeeds();
-        next.can_be_had().await;
+        for is_repeated in [true, false] {
+            let guard = lock.acquires().await;
+            drop(poll_times(polls, guard.release()).await);
+            ensure!(!guard.is_held(), "{guard:?} is held after a release that was given up after {polls} polls");
+            if is_repeated {
+                guard.release().await.succeeds();
+            }
+            drop(guard);
+            next.can_be_had().await;
+        }
     }
 }
 
@@ -78,6 +89,18 @@ async fn a_release_can_be_repeated(t: &Trial) {
     drop(guard);
     t.lock().is_refused().await;
     ensure!(successor.is_held(), "the successor lost the lock by releases that were not its own: {successor:?}");
+}
+
+/// Field case A24: the same client has the lock again by then, and that is another acquisition.
+async fn a_late_release_leaves_the_next_task_of_the_client_alone(t: &Trial) {
+    let lock = t.lock();
+    let late = lock.clone().ttl(t.ttl()).auto_extend(false).acquires().await;
+    t.soon(late.lost(), "the end of the lease").await;
+    let next = lock.acquires().await;
+    late.has_nothing_to_release().await;
+    drop(late);
+    t.lock().is_refused().await;
+    next.releases().await;
 }
 
 async fn a_dropped_guard_frees_the_lock(t: &Trial) {

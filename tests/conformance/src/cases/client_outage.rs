@@ -109,8 +109,8 @@ async fn an_outage_shorter_than_the_lease_loses_nothing(t: &Trial) {
     tokio::join!(
         outlasts(t, Network::RepliesLost, 0.4),
         outlasts(t, Network::Silent, 0.4),
-        // Before this moment two tries at thirds of the ttl have failed, and a third one would come too late.
-        outlasts(t, Network::Refused, 0.25),
+        // By then two tries at thirds of the ttl have failed, and a third one would come too late.
+        outlasts(t, Network::Refused, 0.3),
     );
 }
 
@@ -130,8 +130,10 @@ async fn outlasts(t: &Trial, network: Network, share: f64) {
     link.set(Network::Healthy);
     let left = guard.remaining();
     while guard.state() != LeaseState::Held {
-        if !guard.is_held() {
-            too_slow(format_args!("the outage was over with {left:?} of {ttl:?} left, and still the lock was lost"));
+        if guard.remaining() < ttl / 10 {
+            too_slow(format_args!(
+                "the outage was over with {left:?} of {ttl:?} left, and the lock is not extended yet"
+            ));
         }
         sleep(ttl / 100).await;
     }

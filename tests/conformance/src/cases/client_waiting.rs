@@ -16,6 +16,7 @@ cases! { "client_waiting":
     a_wait_that_is_over_is_a_timeout_and_not_before,
     a_wait_that_is_over_leaves_nothing_behind,
     contention_is_no_error_for_a_try,
+    a_wait_of_nothing_is_a_try,
     waiters_of_one_client_are_served_in_order,
     waiters_of_many_clients_are_all_served,
     a_wait_without_limit_is_no_overflow,
@@ -78,6 +79,16 @@ async fn contention_is_no_error_for_a_try(t: &Trial) {
     let guard = other.acquires().await;
     holder.is_refused().await;
     drop(guard);
+}
+
+/// It asks once, however long the answer takes: a free lock is had, and one that is held is a timeout.
+async fn a_wait_of_nothing_is_a_try(t: &Trial) {
+    let lock = t.lock().wait(Duration::ZERO);
+    let guard = lock.acquires().await;
+    t.lock().times_out_after(Duration::ZERO).await;
+    lock.times_out_after(Duration::ZERO).await;
+    guard.releases().await;
+    lock.can_be_had().await;
 }
 
 /// Only the first in line asks the service, so the order is the client's, whatever the service's is.

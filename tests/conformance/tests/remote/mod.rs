@@ -8,36 +8,19 @@ use lock_core::{
     MemoryBackend, Page, Release, Result, Watching, async_trait,
 };
 use tokio::sync::{oneshot, watch};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// Locks in memory with all hooks but other processes. Their time is tokio's.
-#[allow(dead_code, reason = "not every test program uses all of this")]
+#[allow(dead_code, reason = "not every test program wants them as they are")]
 pub(crate) fn memory() -> Service {
     remote(|memory| memory)
 }
 
 /// The same, with `over` around each backend instance: what is between the client and its network.
-#[allow(dead_code, reason = "not every test program uses all of this")]
 pub(crate) fn remote<B: Backend>(over: impl Fn(Remote) -> B + Clone + Send + Sync + 'static) -> Service {
+    let store = MemoryBackend::with_clock(Clock::tokio());
     // What a restart breaks is under way everywhere.
     let restarts = watch::Sender::new(0_u64);
-    service(&restarts, over).with_restart(move || {
-        restarts.send_modify(|restarts| *restarts += 1);
-        async {}
-    })
-}
-
-/// Locks in memory that all cases share, so that none may restart them.
-#[allow(dead_code, reason = "not every test program uses all of this")]
-pub(crate) fn shared_memory() -> Service {
-    service(&watch::Sender::new(0), |memory| memory)
-}
-
-fn service<B: Backend>(
-    restarts: &watch::Sender<u64>,
-    over: impl Fn(Remote) -> B + Clone + Send + Sync + 'static,
-) -> Service {
-    let store = MemoryBackend::with_clock(Clock::tokio());
     let connect = {
         let (store, restarts) = (store.clone(), restarts.clone());
         move || Remote::new(store.clone(), &restarts)
@@ -65,6 +48,10 @@ fn service<B: Backend>(
             let remote = links.0();
             let network = Arc::clone(&remote.network);
             (links.1(remote), move |now| network.send_modify(|network| *network = now))
+        })
+        .with_restart(move || {
+            restarts.send_modify(|restarts| *restarts += 1);
+            async {}
         })
 }
 
@@ -125,9 +112,14 @@ impl Remote {
 
 /// Waits until the network passes what is on its way: a question or an answer. False if it never will.
 async fn passes(network: &mut watch::Receiver<Network>, is_answer: bool) -> bool {
+    let silence = (*network.borrow() == Network::Silent).then(Instant::now);
     let Ok(now) = network.wait_for(|network| *network != Network::Silent).await.map(|now| *now) else {
         return false;
     };
+    if let Some(sent) = silence {
+        // What was sent first comes last, as it may over several connections.
+        sleep(sent.elapsed() / 10).await;
+    }
     match now {
         Network::Refused => false,
         Network::RepliesLost => !is_answer,
