@@ -7,13 +7,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lock_core::{BootTime, FencingToken, LockName};
+use lock_core::{BootTime, ErrorKind, FencingToken, LockName};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use crate::Trial;
-use crate::failure::{Evidence, fail};
+use crate::failure::{Evidence, fail, too_slow};
 use crate::history::Line;
 use crate::orders::{Answer, Order, Said, Task};
 use crate::serving::ADDRESS;
@@ -153,7 +153,7 @@ impl Process {
         let mut given = self.gives("extend", Task::Extend);
         async move {
             match given.answer(at).await {
-                Answer::Failed { kind: lock_core::ErrorKind::Lost, .. } => {}
+                Answer::Failed { kind: ErrorKind::Lost, .. } => {}
                 other => given.fail(at, "to be told that the lock is lost", &other),
             }
         }
@@ -291,6 +291,8 @@ impl Given {
             match self.answer(at).await {
                 Answer::Waits => {}
                 Answer::Granted { token } => return token,
+                // The lease was over before anybody came to take it.
+                Answer::Failed { kind: ErrorKind::Lost, message } => too_slow(message),
                 other => self.fail(at, "to be granted the lock", &other),
             }
         }
@@ -304,6 +306,19 @@ impl Given {
             let answer = self.answer(at).await;
             if answer != (Answer::Stands { is_held: false, is_lost: true }) {
                 self.fail(at, "to know that its lock is lost", &answer);
+            }
+        }
+    }
+
+    /// It has no end, and does it until `event` comes.
+    #[track_caller]
+    pub(crate) fn goes_on_until(mut self, event: impl Future<Output = ()>) -> impl Future<Output = ()> {
+        let at = Location::caller();
+        async move {
+            tokio::select! {
+                biased;
+                () = event => {}
+                answer = self.answer(at) => self.fail(at, "to go on", &answer),
             }
         }
     }

@@ -129,10 +129,16 @@ impl Serving {
     async fn churns(&self, recorder: &Recorder, name: &LockName, ttl: Duration) -> Result<Answer> {
         loop {
             let acquisition = recorder.asks(name);
-            let guard = self.lock(name, ttl).acquire().await?;
-            acquisition.record(What::Granted { token: guard.token(), until: guard.lease().deadline() });
-            acquisition.record(What::Releases);
-            guard.release().await?;
+            match self.lock(name, ttl).acquire().await {
+                Ok(guard) => {
+                    acquisition.record(What::Granted { token: guard.token(), until: guard.lease().deadline() });
+                    acquisition.record(What::Releases);
+                    guard.release().await?;
+                }
+                // On a busy machine a lease can be over before anybody comes to take it.
+                Err(error) if error.kind() == ErrorKind::Lost => acquisition.record(What::Failed(error.kind())),
+                Err(error) => return Err(error),
+            }
         }
     }
 

@@ -87,13 +87,13 @@ async fn a_process_killed_at_any_moment_of_an_acquire_blocks_nobody(t: &Trial) {
                 }
             };
             let mut process = t.process_telling(tell).with_name(name.clone()).with_ttl(t.ttl());
-            let _churns = process.churns();
+            let churning = process.churns();
             let has_begun = async {
                 while last.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
                     sleep(Duration::from_millis(1)).await;
                 }
             };
-            t.soon(has_begun, "the first grant of a process").await;
+            churning.goes_on_until(has_begun).await;
             sleep(Duration::from_micros(rng.u64(0..20_000))).await;
             let dead = process.is_killed();
             t.clock().sleep_until(gone_at(&t, dead)).await;
