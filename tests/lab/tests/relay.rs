@@ -179,9 +179,12 @@ async fn who_sends_to_a_client_that_has_left_learns_of_it() {
     client.closes().await;
     served.hears_the_end().await;
     drop(client);
-    while within(served.0.write_all(b"more")).await.is_ok() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    within(async {
+        while served.0.write_all(b"more").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
     within(relay.until(|counts| counts.open == 0)).await;
 }
 
