@@ -1,6 +1,6 @@
 //! Locks in a SQLite file.
 //!
-//! They exclude the processes of one host only. One that is stopped amid a transaction leaves the others without answer.
+//! They exclude the processes of one host only. One that is stopped amid a transaction keeps all others from an answer.
 //! Whoever may write the file can break its locks. Who waits has to ask again and again, and is served in no order.
 use std::{error::Error as StdError, path::Path, path::PathBuf, sync::Arc, time::Duration};
 
@@ -34,8 +34,8 @@ impl SqliteBackend {
         path.map(Self::new).ok_or_else(|| Error::new(ErrorKind::InvalidConfig, "no file; expected sqlite:/path/to/db"))
     }
 
-    /// Runs `sql` in a transaction, with the time and with only those locks that are held then. Calls take turns, and one
-    /// that has begun goes on when its future is dropped: no call of a claim is still on its way when its release begins.
+    /// Runs `sql` in a transaction, with the time and only those locks that are held then. Calls take turns, and what
+    /// has begun goes on when its future is dropped: no call of a claim is still on its way when its release begins.
     async fn run<T: Send + 'static>(&self, sql: impl FnOnce(&Connection, u64) -> Sql<T> + Send + 'static) -> Result<T> {
         let (mut kept, path) = (Arc::clone(&self.connection).lock_owned().await, self.path.clone());
         let running = spawn_blocking(move || {
@@ -68,11 +68,11 @@ fn open(path: &Path) -> Sql<Connection> {
         std::thread::park_timeout(Duration::from_millis(2));
         tries < 2000
     }))?;
-    // "extra": a token is on disk before it is given out. One fence for all names: a lock that is free leaves nothing.
-    // A reboot frees all locks: the clock of their ends starts again, and no holder outlives it.
+    // A token is on disk before it is given out ("extra"). A reboot ends all grants: no holder outlives it.
     connection.execute_batch(
         "PRAGMA synchronous = extra; BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS fence AS SELECT 0 AS token, '' AS boot;
          CREATE TABLE IF NOT EXISTS locks (name TEXT PRIMARY KEY, owner TEXT, token INTEGER, until INTEGER, label TEXT);
+         CREATE INDEX IF NOT EXISTS ends ON locks (until);
          CREATE TRIGGER IF NOT EXISTS granted AFTER INSERT ON locks BEGIN UPDATE fence SET token = NEW.token; END;
          CREATE TRIGGER IF NOT EXISTS rebooted AFTER UPDATE OF boot ON fence BEGIN DELETE FROM locks; END; COMMIT",
     )?;
