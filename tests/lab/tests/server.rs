@@ -35,7 +35,7 @@ const SH: Program = Program { name: "sh", package: "dash" };
 
 fn main() {
     if let Ok(role) = env::var(ROLE) {
-        return runtime().block_on(play(&role));
+        return runtime().block_on(within(play(&role)));
     }
     let reason_to_skip = REDIS.reason_to_skip();
     let trial = |name: &str, test: fn()| {
