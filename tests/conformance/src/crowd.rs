@@ -31,8 +31,6 @@ pub(crate) struct Crowd {
     /// Seldom is a lock held for longer.
     pub(crate) moment: Duration,
     pub(crate) wait: Duration,
-    /// Whether its process may be stopped at any moment, so that an answer can come too late to count.
-    pub(crate) disturbed: bool,
 }
 
 /// In which of its first rounds a task does what it does once.
@@ -141,7 +139,7 @@ impl OneOfTheCrowd {
         if self.rng.bool() {
             match guard.release().await {
                 Ok(Release::Released) => acquisition.record(What::Released),
-                Err(error) if self.crowd.disturbed && error.kind() == ErrorKind::Unavailable => {}
+                Err(error) if error.kind() == ErrorKind::Unavailable => {}
                 // After a loss there was nothing to give back.
                 ended => _ = ended.succeeds(),
             }
@@ -173,9 +171,8 @@ impl OneOfTheCrowd {
             Ok(None) => {}
             Err(error) => {
                 acquisition.record(What::Failed(error.kind()));
-                // On a busy machine a lease can be over before anybody comes to take it.
-                let is_late = error.kind() == ErrorKind::Unavailable && self.crowd.disturbed;
-                if is_late || error.kind() == ErrorKind::Lost {
+                // On a busy machine an answer can be too late to count, and a lease over before anybody comes to take it.
+                if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Lost) {
                     return None;
                 }
             }

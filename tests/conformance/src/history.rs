@@ -1,9 +1,10 @@
 use std::fmt;
 use std::io::{self, BufRead};
-use std::time::Duration;
 
 use lock_core::{BootTime, ErrorKind, FencingToken, LockName};
 use serde::{Deserialize, Serialize};
+
+use crate::written::{kind, nanoseconds};
 
 /// What happened to the locks of a run, by every client, as the clients saw it; and what was seen at the service meanwhile.
 ///
@@ -226,52 +227,6 @@ impl From<ProcessEvent> for Line {
     }
 }
 
-/// A moment as nanoseconds since the machine's start.
-mod nanoseconds {
-    use serde::{Deserializer, Serializer};
-
-    use super::{BootTime, Deserialize, Duration};
-
-    pub(super) fn serialize<S: Serializer>(at: &BootTime, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u64(u64::try_from(at.since_boot().as_nanos()).unwrap_or(u64::MAX))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BootTime, D::Error> {
-        u64::deserialize(from).map(|nanoseconds| BootTime::from_boot(Duration::from_nanos(nanoseconds)))
-    }
-}
-
-/// An error's kind by its name.
-pub(crate) mod kind {
-    use serde::de::Error;
-    use serde::{Deserializer, Serializer};
-
-    use super::{Deserialize, ErrorKind};
-
-    const KINDS: [ErrorKind; 10] = [
-        ErrorKind::Timeout,
-        ErrorKind::Lost,
-        ErrorKind::Unavailable,
-        ErrorKind::Denied,
-        ErrorKind::Unsupported,
-        ErrorKind::InvalidName,
-        ErrorKind::InvalidConfig,
-        ErrorKind::Closed,
-        ErrorKind::TokenRegression,
-        ErrorKind::Unexpected,
-    ];
-
-    pub(crate) fn serialize<S: Serializer>(kind: &ErrorKind, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(kind)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<ErrorKind, D::Error> {
-        let name = String::deserialize(from)?;
-        let found = KINDS.into_iter().find(|kind| kind.to_string() == name);
-        found.ok_or_else(|| D::Error::custom(format!("{name:?} is no kind of error")))
-    }
-}
-
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -333,6 +288,8 @@ impl fmt::Display for Seconds {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

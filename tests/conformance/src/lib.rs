@@ -35,12 +35,14 @@
 //!
 //! The groups `1_exclusion` to `10_honest_errors`, `watching` and `looking` hold the backend to the numbers of the
 //! [contract](lock_core::contract); they call the [`Backend`](lock_core::Backend) directly. The groups `client_...` use it
-//! through [`LockClient`](lock_core::LockClient), as applications do. `stress` lets many clients do at random what they may and
-//! judges the recorded [`History`]: no two holders at once, no grant before the promised end of the one before, no token
-//! twice, and tokens in the order of the grants.
+//! through [`LockClient`](lock_core::LockClient), as applications do, and where a hook allows it break the network, restart the
+//! service or make it forget. `processes` does so from other processes, which are stopped and killed. `stress` lets many
+//! clients, and many processes, do at random what they may and judges the recorded [`History`]: no two holders at once, no
+//! grant before the promised end of the one before, no token twice, tokens in the order of the grants, and nothing at the
+//! service that nobody has.
 //!
-//! What the suite can't do is break the network, the machine or the service: a backend that passes does what it promises while
-//! nothing fails. No run proves that there is no fault. That the suite can find one is tested too: backends with one flaw each
+//! What a [`Service`] offers no hook for is not broken: a backend that passes without any does what it promises while nothing
+//! fails. No run proves that there is no fault. That the suite can find one is tested too: backends with one flaw each
 //! are caught by the case that names the flaw.
 //!
 //! A bound in time is checked on one side only, from the client's own clock, so that a busy machine can't turn a case red: a
@@ -83,6 +85,7 @@ mod contender;
 mod crowd;
 mod failure;
 mod ghosts;
+mod given;
 mod history;
 mod hooks;
 mod locking;
@@ -104,6 +107,7 @@ mod silence;
 mod story;
 mod suite;
 mod trial;
+mod written;
 
 pub use case::Case;
 pub use cases::all as cases;

@@ -5,7 +5,8 @@ use lock_core::{ErrorKind, FencingToken, LockName};
 use serde::{Deserialize, Serialize};
 
 use crate::crowd::Crowd;
-use crate::history::{Line, kind};
+use crate::history::Line;
+use crate::written::kind;
 
 /// A line on a process's standard input.
 #[derive(Debug, Serialize, Deserialize)]

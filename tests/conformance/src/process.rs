@@ -10,10 +10,10 @@ use std::time::Duration;
 use lock_core::{BootTime, ErrorKind, FencingToken, LockName};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::Trial;
-use crate::failure::{Evidence, fail, too_slow};
+use crate::given::Given;
 use crate::history::Line;
 use crate::orders::{Answer, Order, Said, Task};
 use crate::serving::ADDRESS;
@@ -40,22 +40,12 @@ pub(crate) struct Process {
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
 /// What a process has said.
-#[derive(Default)]
-struct Heard {
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
     /// Who waits for the answers to which order.
     waiting: HashMap<u64, mpsc::UnboundedSender<Answer>>,
     /// Why nobody listens any more.
     end: Option<String>,
-}
-
-/// An order that was given.
-pub(crate) struct Given {
-    trial: Trial,
-    who: String,
-    what: &'static str,
-    sent: BootTime,
-    answers: mpsc::UnboundedReceiver<Answer>,
-    heard: Arc<Mutex<Heard>>,
 }
 
 impl Trial {
@@ -110,6 +100,13 @@ fn listen(said: ChildStdout, heard: &Mutex<Heard>, mut tell: impl FnMut(Line)) {
 
 fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Heard {
+    /// Why nothing more is heard.
+    pub(crate) fn end(&self) -> String {
+        self.end.clone().unwrap_or_else(|| "it has ended".to_owned())
+    }
 }
 
 impl Process {
@@ -209,7 +206,8 @@ impl Process {
             // It has ended, and there will be no answer.
             lock(&self.heard).waiting.remove(&self.given);
         }
-        Given { trial: self.trial.clone(), who: self.who.clone(), what, sent, answers, heard: Arc::clone(&self.heard) }
+        let (trial, who, heard) = (self.trial.clone(), self.who.clone(), Arc::clone(&self.heard));
+        Given { patience: trial.patience(), trial, who, what, sent, answers, heard }
     }
 
     /// The process's number in a history.
@@ -264,87 +262,6 @@ impl Process {
 
     fn tells(&self, what: &str) {
         self.trial.story().tell(self.trial.clock().now(), &self.who, what, &format_args!("done"), Duration::ZERO);
-    }
-}
-
-impl Given {
-    /// Waits until the service knows of the claim, which waits.
-    #[track_caller]
-    pub(crate) fn waits(&mut self) -> impl Future<Output = ()> {
-        let at = Location::caller();
-        async move {
-            match self.answer(at).await {
-                Answer::Waits => {}
-                other => self.fail(at, "to wait", &other),
-            }
-        }
-    }
-
-    /// Waits for the lock.
-    #[track_caller]
-    pub(crate) fn gets_the_lock(self) -> impl Future<Output = FencingToken> {
-        self.gets_the_lock_at(Location::caller())
-    }
-
-    async fn gets_the_lock_at(mut self, at: At) -> FencingToken {
-        loop {
-            match self.answer(at).await {
-                Answer::Waits => {}
-                Answer::Granted { token } => return token,
-                // The lease was over before anybody came to take it.
-                Answer::Failed { kind: ErrorKind::Lost, message } => too_slow(message),
-                other => self.fail(at, "to be granted the lock", &other),
-            }
-        }
-    }
-
-    /// It was asked how it stands with the lock, and says that it has lost it.
-    #[track_caller]
-    pub(crate) fn says_it_is_lost(mut self) -> impl Future<Output = ()> {
-        let at = Location::caller();
-        async move {
-            let answer = self.answer(at).await;
-            if answer != (Answer::Stands { is_held: false, is_lost: true }) {
-                self.fail(at, "to know that its lock is lost", &answer);
-            }
-        }
-    }
-
-    /// It has no end, and does it until `event` comes.
-    #[track_caller]
-    pub(crate) fn goes_on_until(mut self, event: impl Future<Output = ()>) -> impl Future<Output = ()> {
-        let at = Location::caller();
-        async move {
-            tokio::select! {
-                biased;
-                () = event => {}
-                answer = self.answer(at) => self.fail(at, "to go on", &answer),
-            }
-        }
-    }
-
-    /// The next answer.
-    pub(crate) async fn answer(&mut self, at: At) -> Answer {
-        let answer = timeout(self.trial.patience(), self.answers.recv()).await;
-        let took = self.trial.clock().now().since(self.sent);
-        match answer {
-            Ok(Some(answer)) => {
-                self.trial.story().tell(self.sent, &self.who, self.what, &answer, took);
-                answer
-            }
-            Ok(None) => {
-                let end = lock(&self.heard).end.clone().unwrap_or_else(|| "it has ended".to_owned());
-                fail(at, Evidence::Panic, format!("{} gave no answer to {}: {end}", self.who, self.what))
-            }
-            Err(_) => {
-                let message = format!("{} gave no answer to {} within {took:.1?}", self.who, self.what);
-                fail(at, Evidence::Silence, message)
-            }
-        }
-    }
-
-    fn fail(&self, at: At, expected: &str, came: &Answer) -> ! {
-        fail(at, Evidence::Answer, format!("{} expected {expected}; the answer was {came:?}", self.who))
     }
 }
 

@@ -9,14 +9,15 @@ use tokio::time::sleep;
 
 use crate::case::cases;
 use crate::crowd::Crowd;
-use crate::failure::{Evidence, ensure, fail};
+use crate::failure::{Evidence, ensure, fail, too_slow};
 use crate::ghosts::Limits;
+use crate::given::Given;
 use crate::history::{Became, History, Line, ProcessEvent, What};
 use crate::locking::Locking;
 use crate::oracles::Violation;
 use crate::orders::{Answer, Task};
 use crate::prober::Probed;
-use crate::process::{Given, Process};
+use crate::process::Process;
 use crate::recorder::Recorder;
 use crate::{Seed, Trial};
 
@@ -55,7 +56,9 @@ async fn the_history_of_a_crowd_is_sound(t: &Trial) {
         std::panic::resume_unwind(failure.into_panic());
     }
     let least = crowd.tasks * ROUNDS / 4;
-    ensure!(grants > least, "only {grants} acquisitions came about, and not even {least}; {seed}");
+    if grants < least {
+        too_slow(format_args!("only {grants} acquisitions came about, and not even {least}; {seed}"));
+    }
     all_can_be_had(t, &names).await;
 }
 
@@ -63,7 +66,7 @@ async fn the_history_of_a_crowd_is_sound(t: &Trial) {
 async fn the_history_of_processes_that_are_stopped_and_killed_is_sound(t: &Trial) {
     let seed = Seed::from_environment("stress::the_history_of_processes_that_are_stopped_and_killed_is_sound");
     let names = ["/a", "/b", "/c"].map(|end| t.name_with(end)).to_vec();
-    let crowd = Crowd { tasks: 4, ttl: t.ttl(), moment: t.ttl() / 8, disturbed: true, ..crowd(t, seed, &names) };
+    let crowd = Crowd { tasks: 4, ttl: t.ttl(), moment: t.ttl() / 8, ..crowd(t, seed, &names) };
     let prober = t.probing(&names);
     let mut town = Town::new(t, crowd);
     let mut rng = seed.rng(usize::MAX);
@@ -73,15 +76,13 @@ async fn the_history_of_processes_that_are_stopped_and_killed_is_sound(t: &Trial
     for _ in 0..DISTURBANCES {
         town.one_is_disturbed(&mut rng).await;
     }
-    let died = t.clock().now();
+    let undisturbed = t.clock().now();
     let failures = town.ends().await;
+    let (ttl, Limits { lives, late }) = (town.crowd.ttl, limits(t, town.crowd.ttl, Duration::ZERO));
     // What the killed ones had is over by then.
-    let slowest = limits(t, t.ttl(), Duration::ZERO);
-    t.clock().sleep_until(died + slowest.late + slowest.lives).await;
-    let ttl = town.crowd.ttl;
-    let grants = judged(t, town.lines, prober.ends(t).await, ttl, seed);
+    t.clock().sleep_until(undisturbed + late + lives).await;
+    judged(t, town.lines, prober.ends(t).await, ttl, seed);
     ensure!(failures.is_empty(), "{}; {seed}", failures.join("; "));
-    ensure!(grants >= DISTURBANCES, "only {grants} acquisitions came about; {seed}");
     all_can_be_had(t, &names).await;
 }
 
@@ -120,6 +121,7 @@ impl<'a> Town<'a> {
         let mut process = self.t.process_telling(move |line| _ = tell.send(line));
         let crowd = Crowd { first: number as usize * self.crowd.tasks, ..self.crowd.clone() };
         let life = process.gives("live as a crowd", Task::Crowd { process: number, crowd });
+        let life = life.with_patience(self.t.patience() * 4);
         self.processes.push(Citizen { number, process, life });
     }
 
@@ -202,7 +204,6 @@ fn crowd(t: &Trial, seed: Seed, names: &[LockName]) -> Crowd {
         short_ttl: t.ttl(),
         moment: Duration::ZERO,
         wait: t.patience() * 4,
-        disturbed: false,
     }
 }
 
