@@ -2,9 +2,10 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
-use std::panic::Location;
+use std::panic::{Location, resume_unwind};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use lock_core::{BootTime, ErrorKind, FencingToken, LockName};
@@ -33,6 +34,7 @@ pub(crate) struct Process {
     child: Child,
     orders: ChildStdin,
     heard: Arc<Mutex<Heard>>,
+    listener: Option<JoinHandle<()>>,
     given: u64,
 }
 
@@ -64,10 +66,10 @@ impl Trial {
         let (orders, said) = (child.stdin.take().expect("it is a pipe"), child.stdout.take().expect("it is a pipe"));
         let heard = Arc::<Mutex<Heard>>::default();
         let listener = Arc::clone(&heard);
-        std::thread::spawn(move || listen(said, &listener, tell));
+        let listener = std::thread::spawn(move || listen(said, &listener, tell));
         let who = self.next_contender().replace("contender", "process");
         let (name, ttl) = (self.name().clone(), self.long_ttl());
-        Process { trial: self.clone(), who, name, ttl, child, orders, heard, given: 0 }
+        Process { trial: self.clone(), who, name, ttl, child, orders, heard, listener: Some(listener), given: 0 }
     }
 }
 
@@ -230,12 +232,14 @@ impl Process {
         self.tells("SIGCONT");
     }
 
-    /// Kills it in the middle of whatever it does, and says when it was certainly dead.
+    /// Kills it in the middle of whatever it does, and says when it was certainly dead. All that it told is told by then.
     pub(crate) fn is_killed(&mut self) -> BootTime {
         self.child.kill().expect("it is our own child");
         self.child.wait().expect("it is our own child");
+        let dead = self.trial.clock().now();
+        self.is_heard_out();
         self.tells("SIGKILL");
-        self.trial.clock().now()
+        dead
     }
 
     /// Ends it as a program does that returns from `main`, and says when it was certainly gone.
@@ -248,8 +252,17 @@ impl Process {
             }
         };
         t.soon(ended, "the end of a process that was told to end").await;
+        let dead = t.clock().now();
+        self.is_heard_out();
         self.tells("exit");
-        t.clock().now()
+        dead
+    }
+
+    /// It has ended: all that it has said is handed on.
+    fn is_heard_out(&mut self) {
+        if let Some(Err(panic)) = self.listener.take().map(JoinHandle::join) {
+            resume_unwind(panic);
+        }
     }
 
     fn signal(&self, signal: Signal) {

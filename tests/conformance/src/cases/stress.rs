@@ -1,5 +1,6 @@
 //! Many at once, at random: what they saw, and what the service was seen to keep, is judged by the rules that hold of every
 //! history.
+use std::panic::Location;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -9,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::case::cases;
 use crate::crowd::Crowd;
-use crate::failure::{Evidence, ensure, fail, too_slow};
+use crate::failure::{ensure, too_slow};
 use crate::ghosts::Limits;
 use crate::given::Given;
 use crate::history::{Became, History, Line, ProcessEvent, What};
@@ -134,16 +135,16 @@ impl<'a> Town<'a> {
         let Some(at) = self.processes.iter().position(is_holder) else { return };
         if rng.bool() {
             let mut dead = self.processes.swap_remove(at);
-            dead.process.is_killed();
-            self.becomes(dead.number, Became::Dead);
+            let at = dead.process.is_killed();
+            self.lines.push(ProcessEvent::new(at, dead.number, Became::Dead).into());
             self.one_more();
             return;
         }
-        self.becomes(holder, Became::Stopped);
+        self.lines.push(ProcessEvent::new(t.clock().now(), holder, Became::Stopped).into());
         self.processes[at].process.is_stopped();
         sleep(t.ttl().mul_f64(rng.f64() * 2.0)).await;
         self.processes[at].process.goes_on();
-        self.becomes(holder, Became::Running);
+        self.lines.push(ProcessEvent::new(t.clock().now(), holder, Became::Running).into());
     }
 
     /// Who gets a lock next, of those who are there.
@@ -165,10 +166,6 @@ impl<'a> Town<'a> {
         }
     }
 
-    fn becomes(&mut self, number: u32, became: Became) {
-        self.lines.push(ProcessEvent::new(self.t.clock().now(), number, became).into());
-    }
-
     /// All of them end and give back what they have. What went wrong in them.
     async fn ends(&mut self) -> Vec<String> {
         for citizen in &mut self.processes {
@@ -176,14 +173,13 @@ impl<'a> Town<'a> {
         }
         let mut failures = Vec::new();
         for mut citizen in std::mem::take(&mut self.processes) {
-            let answer = citizen.life.answer(std::panic::Location::caller()).await;
-            let Answer::CrowdEnded { failure } = answer else {
-                let message = format!("a process was told to end its crowd, and its answer was {answer:?}");
-                fail(std::panic::Location::caller(), Evidence::Answer, message)
-            };
-            failures.extend(failure);
-            citizen.process.exits().await;
-            self.becomes(citizen.number, Became::Dead);
+            let at = Location::caller();
+            match citizen.life.answer(at).await {
+                Answer::CrowdEnded { failure } => failures.extend(failure),
+                other => citizen.life.fail(at, "to be told that the crowd has ended", &other),
+            }
+            let at = citizen.process.exits().await;
+            self.lines.push(ProcessEvent::new(at, citizen.number, Became::Dead).into());
         }
         while let Ok(line) = self.told.try_recv() {
             self.lines.push(line);
