@@ -1,10 +1,13 @@
 use std::fmt::Debug;
 use std::panic::Location;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, Lock, LockGuard, Release, Result};
+use lock_core::{Error, ErrorKind, Lock, LockGuard, LossReason, Release, Result};
+use tokio::time::Instant;
 
-use crate::failure::{Evidence, fail, too_slow};
+use crate::failure::{Evidence, ensure, fail, too_slow};
 
 /// The case's line that a failure is reported at.
 type At = &'static Location<'static>;
@@ -64,6 +67,12 @@ impl Locking for Lock {
 
 /// The verbs of a guard.
 pub(crate) trait Holding {
+    /// Looks, and holds the lock. A lease that ran out proves nothing, unless it does so with any ttl.
+    fn still_holds(&self);
+
+    /// Holds the lock still, and a try of somebody else is refused.
+    fn excludes(&self, rival: &Lock) -> impl Future<Output = ()> + Send;
+
     /// Extends the lease to `ttl`. A service that gave no answer in time proves nothing.
     fn extends_to(&self, ttl: Duration) -> impl Future<Output = ()> + Send;
 
@@ -79,12 +88,33 @@ pub(crate) trait Holding {
 
 impl Holding for LockGuard {
     #[track_caller]
+    fn still_holds(&self) {
+        if has_run_out(self) {
+            too_slow(format_args!("a lease ran out: {self:?}"));
+        }
+        ensure!(self.is_held(), "a lock that is extended was lost: {self:?}");
+    }
+
+    #[track_caller]
+    fn excludes(&self, rival: &Lock) -> impl Future<Output = ()> + Send {
+        let (at, rival) = (Location::caller(), rival.clone());
+        async move {
+            let tried = rival.try_acquire().await;
+            self.still_holds();
+            if !matches!(tried, Ok(None)) {
+                wrong(at, "None from try_acquire of a lock that is held", &tried);
+            }
+        }
+    }
+
+    #[track_caller]
     fn extends_to(&self, ttl: Duration) -> impl Future<Output = ()> + Send {
         let at = Location::caller();
         async move {
             match self.extend(ttl).await {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::Unavailable => too_slow(error),
+                Err(error) if has_run_out(self) => too_slow(error),
                 failed => wrong(at, "an extension", &failed),
             }
         }
@@ -130,9 +160,19 @@ async fn acquires(lock: &Lock, at: At) -> LockGuard {
     }
 }
 
+/// Whether it was lost because its time was over: on a slow machine it may be.
+fn has_run_out(guard: &LockGuard) -> bool {
+    let told = pin!(guard.lost()).poll(&mut Context::from_waker(Waker::noop()));
+    told == Poll::Ready(LossReason::Expired)
+}
+
 async fn releases(guard: &LockGuard, at: At) {
+    let (begin, left) = (Instant::now(), guard.remaining());
     match guard.release().await {
         Ok(Release::Released) => {}
+        Ok(Release::NotHeld) if has_run_out(guard) || begin.elapsed() >= left => {
+            too_slow("a lease ran out before its release")
+        }
         other => wrong(at, "Released from the release of a held lock", &other),
     }
 }

@@ -140,8 +140,7 @@ async fn outlasts(t: &Trial, network: Network, share: f64) {
     let token = guard.token();
     for _ in 0..6 {
         sleep(ttl / 5).await;
-        rival.is_refused().await;
-        ensure!(guard.is_held(), "a lock that survived an outage was lost after it: {guard:?}");
+        guard.excludes(&rival).await;
     }
     ensure!(guard.token() == token, "an outage changed token {token} to {}", guard.token());
     t.answered(|| guard.release()).await;

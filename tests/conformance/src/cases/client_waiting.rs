@@ -125,7 +125,7 @@ async fn waiters_of_many_clients_are_all_served(t: &Trial) {
     });
     let waiting: Vec<_> = waiting.collect();
     sleep(t.steady_ttl()).await;
-    ensure!(holder.is_held(), "60 waiters made the holder lose the lock: {holder:?}");
+    holder.still_holds();
     holder.releases().await;
     t.all(waiting).await;
 }
