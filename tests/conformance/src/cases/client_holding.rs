@@ -50,7 +50,7 @@ async fn a_lock_is_held_while_the_application_blocks_its_thread(t: &Trial) {
             guard
         })
     });
-    sleep(ttl / 4).await;
+    t.soon(t.until_held(), "the lock being held by the application").await;
     let mut taken = None;
     while !application.is_finished() && taken.is_none() {
         taken = rival.try_acquire().await.succeeds();
