@@ -3,9 +3,9 @@ use std::panic::Location;
 use std::time::Duration;
 
 use lock_core::{
-    Attempt, Backend, BootTime, Claim, Contention, Extension, FencingToken, Grant, LockName, Release, Result, Watching,
+    Attempt, Backend, BootTime, Claim, Contention, Extension, FencingToken, Grant, LockName, Release, Result,
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::Trial;
 use crate::failure::{Evidence, fail, too_slow};
@@ -40,9 +40,6 @@ pub(crate) struct Told<T> {
     pub(crate) sent: BootTime,
     pub(crate) answered: BootTime,
 }
-
-/// As the core does, so that a watch that keeps calling does not become a storm of questions.
-const BETWEEN_ASKS: Duration = Duration::from_millis(50);
 
 /// The case's line that a failure is reported at.
 type At = &'static Location<'static>;
@@ -118,7 +115,7 @@ impl Contender {
         async move { self.ask_once(at).await.answer }
     }
 
-    async fn ask(&mut self, at: At) -> Told<Attempt> {
+    pub(crate) async fn ask(&mut self, at: At) -> Told<Attempt> {
         let told = self.ask_once(at).await;
         self.answered(at, "try_acquire", told)
     }
@@ -182,7 +179,7 @@ impl Contender {
         }
     }
 
-    async fn ask_to_extend(&mut self, at: At) -> Told<Extension> {
+    pub(crate) async fn ask_to_extend(&mut self, at: At) -> Told<Extension> {
         let call = |backend: Shared, claim| async move { backend.extend(&claim).await };
         let told = self.call(at, "extend", call).await;
         if let Extension::Extended { ttl, place, .. } = &told.answer {
@@ -223,56 +220,6 @@ impl Contender {
     async fn ask_to_release(&self, at: At) -> Release {
         let call = |backend: Shared, claim| async move { backend.release(&claim).await };
         self.call(at, "release", call).await.answer
-    }
-
-    /// Watches, and is called before long.
-    #[track_caller]
-    pub(crate) fn is_called(&self, what: Watching) -> impl Future<Output = ()> {
-        self.watch(Location::caller(), what)
-    }
-
-    /// Watches and asks when it is called, as often as it takes, until it is granted the lock.
-    #[track_caller]
-    pub(crate) fn is_called_for_its_turn(&mut self) -> impl Future<Output = Grant> {
-        let at = Location::caller();
-        async move {
-            loop {
-                self.watch(at, Watching::Turn).await;
-                if let Attempt::Granted(grant) = self.ask(at).await.answer {
-                    return grant;
-                }
-                sleep(BETWEEN_ASKS).await;
-            }
-        }
-    }
-
-    /// Watches and extends when it is called, as often as it takes, until its grant is gone.
-    #[track_caller]
-    pub(crate) fn is_called_for_its_loss(&mut self) -> impl Future<Output = ()> {
-        let at = Location::caller();
-        async move {
-            loop {
-                self.watch(at, Watching::Grant).await;
-                if self.ask_to_extend(at).await.answer == Extension::Lost {
-                    return;
-                }
-                sleep(BETWEEN_ASKS).await;
-            }
-        }
-    }
-
-    async fn watch(&self, at: At, what: Watching) {
-        let call = move |backend: Shared, claim| async move {
-            backend.watch(&claim, what).await;
-            Ok(())
-        };
-        self.call(at, if what == Watching::Turn { "watch for its turn" } else { "watch its grant" }, call).await;
-    }
-
-    /// Watches for its turn for so long, and gives up.
-    pub(crate) async fn watches_in_vain(&self, time: Duration) {
-        // If it is called then so be it: a hint too many is legal.
-        let _ = timeout(time, self.backend.watch(&self.claim, Watching::Turn)).await;
     }
 
     /// Makes no call until its last yes, or its place from an ask that was answered now, must have ended.

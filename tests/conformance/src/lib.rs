@@ -78,7 +78,7 @@
 //! - A contender has a client of its own; `sibling` is another claim of the same client. Grants outlive the case unless
 //!   `with_ttl(t.ttl())` is asked for, so that nothing but what the case is about can end.
 //! - Nothing sleeps to wait for an event; `falls_silent` waits for a lease to end, `soon` for what has to come.
-//! - If it can't fail, it is no case: a flaw in `tests/mutants.rs` shows that it can.
+//! - If it can't fail, it is no case: a flaw in `tests/mutants` shows that it can.
 mod case;
 mod cases;
 mod contender;
@@ -86,6 +86,7 @@ mod crowd;
 mod failure;
 mod ghosts;
 mod given;
+mod hints;
 mod history;
 mod hooks;
 mod locking;

@@ -85,7 +85,9 @@ fn names_like(base: &str) -> Vec<LockName> {
     ];
     let beginnings = ["/", " ", ".", "../", "{}", "file:///"];
     let longest = format!("{base}{}", "x".repeat(LockName::MAX_BYTES - base.len()));
-    let mut names = vec![base.to_uppercase(), format!("{{{base}}}"), longest[1..].to_owned(), longest];
+    let almost_the_longest = format!("{}y", &longest[1..]);
+    let mut names =
+        vec![base.to_uppercase(), format!("{{{base}}}"), longest[1..].to_owned(), almost_the_longest, longest];
     names.extend(ends.map(|end| format!("{base}{end}")));
     names.extend(beginnings.map(|beginning| format!("{beginning}{base}")));
     names

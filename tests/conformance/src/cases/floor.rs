@@ -1,4 +1,6 @@
 //! A yes promises that the grant lives at least the answered ttl, counted from when the service handled the call.
+use std::time::Duration;
+
 use lock_core::Attempt;
 
 use crate::case::cases;
@@ -7,6 +9,7 @@ use crate::{Contender, Trial};
 
 cases! { "2_floor":
     a_grant_lives_as_long_as_promised,
+    a_ttl_between_two_seconds_is_kept_as_promised,
     an_extension_lives_as_long_as_promised,
     a_repeated_ask_promises_only_what_it_keeps,
     a_grant_outlives_the_refusals_of_others,
@@ -14,6 +17,14 @@ cases! { "2_floor":
 
 async fn a_grant_lives_as_long_as_promised(t: &Trial) {
     let mut holder = t.contender().with_ttl(t.ttl());
+    holder.acquires().await;
+    nobody_else_is_granted_before_the_promise_ends(t, &holder).await;
+}
+
+/// A service that counts in whole seconds may promise less than it was asked for, and not more than it keeps.
+async fn a_ttl_between_two_seconds_is_kept_as_promised(t: &Trial) {
+    let ttl = t.ttl() + Duration::from_millis(900);
+    let mut holder = t.contender().with_ttl(ttl.min(t.capabilities().ttl_max));
     holder.acquires().await;
     nobody_else_is_granted_before_the_promise_ends(t, &holder).await;
 }
