@@ -1,6 +1,7 @@
 //! Without further calls a grant ends by itself, and a place in a queue likewise.
 use std::time::Duration;
 
+use lock_core::Attempt;
 use tokio::time::sleep;
 
 use crate::Trial;
@@ -84,13 +85,14 @@ async fn an_ask_given_up_at_any_point_leaves_nothing_that_stays(t: &Trial) {
             break;
         }
     }
-    // What is on its way may arrive a moment from now.
-    sleep(t.ttl() / 2).await;
-    if let Some(last) = given_up.last() {
-        last.falls_silent().await;
-    }
+    let until = t.clock().now() + t.patience();
     for first in given_up {
-        other.sibling_for(first.name()).acquires().await;
+        let mut next = other.sibling_for(first.name());
+        // What is on its way may arrive only now, and lives for its ttl then.
+        while let Attempt::Contended(contention) = next.tries().await.answer {
+            ensure!(t.clock().now() < until, "{first} gave up its ask for {:?} long ago: {contention:?}", t.ttl());
+            sleep(t.ttl() / 5).await;
+        }
     }
 }
 
