@@ -64,27 +64,26 @@ impl Contender {
 
     /// Watches until it is called. To wait in vain proves nothing by itself: what asking shows in the meantime does.
     async fn watch(&mut self, at: At, what: Watching) {
-        let watched = if what == Watching::Turn { "watch for its turn" } else { "watch its grant" };
+        let (call, watched) = match what {
+            Watching::Grant => ("watch its grant", "watched its grant"),
+            _ => ("watch for its turn", "watched for its turn"),
+        };
         let (backend, claim, patience) = (self.backend(), self.claim(), self.trial().patience());
         let (clock, begin) = (self.trial().clock().clone(), self.trial().clock().now());
         let mut watch = pin!(backend.watch(&claim, what));
         if timeout(patience, &mut watch).await.is_ok() {
-            self.tells(begin, watched, &(), clock.now().since(begin));
+            self.tells(begin, call, &(), clock.now().since(begin));
             return;
         }
-        self.tells(begin, watched, &format_args!("(silence)"), clock.now().since(begin));
+        self.tells(begin, call, &format_args!("(silence)"), clock.now().since(begin));
         // It may have come about only now: then the watch has as long again to tell it.
         let has_come = self.sees_what_it_watches_for(at, what).await;
         if has_come && timeout(patience, &mut watch).await.is_ok() {
             return;
         }
-        let silence = format!("{self} was not called by its {watched} in {:.0?}", clock.now().since(begin));
+        let silence = format!("{self} {watched} for {:.0?} and was not called", clock.now().since(begin));
         if has_come && what == Watching::Grant {
-            fail(
-                at,
-                Evidence::Answer,
-                format!("{silence}, and {patience:.0?} ago an extension was answered with Lost"),
-            );
+            fail(at, Evidence::Answer, format!("{silence}; {patience:.0?} ago an extension was answered with Lost"));
         }
         if has_come && let granted @ Attempt::Granted(_) = self.ask(at).await.answer {
             let free = format!("{patience:.0?} ago nobody held the lock");

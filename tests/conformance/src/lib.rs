@@ -94,6 +94,7 @@ mod need;
 mod oracles;
 mod orders;
 mod pace;
+mod pins;
 mod polls;
 mod prober;
 mod process;

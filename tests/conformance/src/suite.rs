@@ -6,7 +6,6 @@ use lock_core::{Backend, Capabilities};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use crate::cases;
 use crate::failure::{Evidence, Failure, Outcome, Raised};
 use crate::need::Offer;
 use crate::pace::Pace;
@@ -25,7 +24,7 @@ pub struct Suite {
     start: Start,
     started: OnceLock<Result<Arc<Service>, String>>,
     pub(crate) connect: Option<Connect>,
-    expected_skips: Vec<String>,
+    pub(crate) expected_skips: Vec<String>,
     pub(crate) version: u32,
     pub(crate) at_once: usize,
     pace: Pace,
@@ -202,7 +201,7 @@ impl Suite {
     /// # Errors
     ///
     /// Why the service could not be started.
-    fn offers<T>(&self, ask: impl FnOnce(&Offer<'_>) -> T) -> Result<T, String> {
+    pub(crate) fn offers<T>(&self, ask: impl FnOnce(&Offer<'_>) -> T) -> Result<T, String> {
         let service = self.service()?;
         let capabilities = (service.open)().capabilities();
         let has_processes = self.connect.is_some() && service.address.is_some() && !self.paused_time;
@@ -226,42 +225,6 @@ impl Suite {
     fn service(&self) -> Result<Arc<Service>, String> {
         let started = self.started.get_or_init(|| (self.start)().map(Arc::new));
         started.clone().map_err(|reason| format!("{} is not available: {reason}", self.name))
-    }
-
-    /// Whether exactly those cases are skipped that were pinned.
-    pub(crate) fn check_skips(&self) -> Outcome {
-        let mut pinned = self.expected_skips.clone();
-        let checked = self.offers(|offer| {
-            let mut wrong = Vec::new();
-            for case in cases::all().filter(|case| case.since <= self.version) {
-                let name = case.name();
-                let before = pinned.len();
-                pinned.retain(|pin| *pin != name);
-                match (case.skipped_by_backend(offer), pinned.len() < before) {
-                    (Some(reason), false) => {
-                        wrong.push(format!("{name:?} is skipped and not expected to be: it {reason}"));
-                    }
-                    (None, true) => wrong.push(format!("{name:?} is expected to be skipped and runs")),
-                    _ => {}
-                }
-            }
-            wrong
-        });
-        let mut wrong = match checked {
-            Ok(wrong) => wrong,
-            Err(reason) => return Outcome::Unavailable(reason),
-        };
-        wrong.extend(pinned.iter().map(|pin| format!("{pin:?} is expected to be skipped and is no case")));
-        if wrong.is_empty() {
-            return Outcome::Passed;
-        }
-        let message = format!(
-            "the skips of {} are not the expected ones; correct the backend's capabilities, or pin what is right with \
-             Suite::with_expected_skips:\n  {}",
-            self.name,
-            wrong.join("\n  "),
-        );
-        Outcome::Failed(Failure::new(Evidence::Answer, message))
     }
 
     /// Runs the case once, on a runtime of its own.
@@ -329,15 +292,6 @@ mod tests {
             Outcome::Failed(failure) => failure.message,
             other => panic!("{other:?}"),
         }
-    }
-
-    #[test]
-    fn the_expected_skips_are_compared_both_ways() {
-        assert!(matches!(memory().check_skips(), Outcome::Passed));
-        let runs = "7_no_trace::waiters_are_served_in_order";
-        let wrong = message(memory().with_expected_skips([runs, "no::such_case"]).check_skips());
-        assert!(wrong.contains(&format!("{runs:?} is expected to be skipped and runs")), "{wrong}");
-        assert!(wrong.contains("\"no::such_case\" is expected to be skipped and is no case"), "{wrong}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A suite's arguments, exit status and report, as a user and a runner such as cargo nextest see them: this program starts
 //! itself as a suite.
+#![allow(clippy::unwrap_used, reason = "a test that fails")]
 use std::process::{Command, ExitCode, Output};
 
 use libtest_mimic::{Arguments, Failed, Trial};

@@ -8,6 +8,7 @@ cases! { "5_no_resurrection":
     an_extension_after_a_successor_came_is_lost_and_leaves_it_alone,
     an_extension_of_a_claim_that_was_never_granted_is_lost,
     an_ask_given_up_at_any_point_does_not_land_after_the_release,
+    of_many_asks_given_up_none_lands_after_its_release,
 }
 
 /// Field case A3: a late renewal must not bring back what was released.
@@ -64,6 +65,26 @@ async fn an_ask_given_up_at_any_point_does_not_land_after_the_release(t: &Trial)
             break;
         }
     }
+    // Long enough for what is on its way to arrive.
+    tokio::time::sleep(t.ttl() / 2).await;
+    for name in names {
+        other.sibling_for(&name).acquires().await;
+    }
+}
+
+/// Field case A1, with a backend that has much to do: what was given up waits in its own line, behind the release perhaps.
+async fn of_many_asks_given_up_none_lands_after_its_release(t: &Trial) {
+    let (one, other) = (t.contender(), t.contender());
+    let names: Vec<_> = (0..50).map(|number| t.name_with(number)).collect();
+    let mut crowd = Vec::new();
+    for name in &names {
+        let mut gives_up = one.sibling_for(name);
+        gives_up.asks_in_vain(1).await;
+        crowd.push(gives_up);
+    }
+    let releasing: Vec<_> =
+        crowd.into_iter().map(|contender| tokio::spawn(async move { contender.cleans_up().await })).collect();
+    t.all(releasing).await;
     // Long enough for what is on its way to arrive.
     tokio::time::sleep(t.ttl() / 2).await;
     for name in names {
