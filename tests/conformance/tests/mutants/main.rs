@@ -12,9 +12,9 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use lock_conformance::{Evidence, Need, Outcome, Service, cases};
+use lock_conformance::{Evidence, Need, Outcome, cases};
 
-use crate::mutant::{Mutant, outcomes};
+use crate::mutant::{Mutant, Start, outcomes};
 use crate::table::{Catch, Table};
 
 fn main() -> ExitCode {
@@ -32,8 +32,12 @@ fn main() -> ExitCode {
         Trial::test(format!("{name}::passes_every_case"), move || passes_every_case(name, *start))
     });
     let conclusion = libtest_mimic::run(&arguments, caught.chain(passing).collect());
+    let table = table.lock().unwrap_or_else(PoisonError::into_inner);
     if !arguments.list {
-        print!("{}", table.lock().unwrap_or_else(PoisonError::into_inner));
+        println!("{table}");
+        if conclusion.num_filtered_out == 0 {
+            println!("{}", table.unproved());
+        }
     }
     conclusion.exit_code()
 }
@@ -55,7 +59,7 @@ fn is_caught(mutant: &Mutant) -> Result<Catch, Failed> {
 }
 
 /// It may skip no more than what paused time, a single process and its own promises exclude.
-fn passes_every_case(name: &str, start: fn() -> Service) -> Result<(), Failed> {
+fn passes_every_case(name: &str, start: Start) -> Result<(), Failed> {
     let excluded = [Need::RealTime, Need::Processes, Need::PushedWakeup, Need::PushedLoss];
     for (case, (_, outcome)) in cases().zip(outcomes(name, start, |_| true)) {
         match outcome {

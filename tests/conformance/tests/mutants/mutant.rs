@@ -79,19 +79,26 @@ pub(crate) struct Mutant {
     pub(crate) flaw: &'static str,
     /// The case that names it.
     pub(crate) case: &'static str,
-    pub(crate) start: fn() -> Service,
+    pub(crate) start: Start,
 }
 
+/// Starts the service behind a backend's instances: each case has one of its own.
+pub(crate) type Start = fn() -> Service;
+
 impl Mutant {
-    /// How each case ends that it is tried on: the crowds take their time, and find what the others find.
+    /// How each case ends that it is tried on: its own one, and all that are no crowds.
     pub(crate) fn outcomes(&self) -> Vec<(String, Outcome)> {
-        let is_crowd = |name: &str| name.starts_with("client_crowd::") || name.starts_with("stress::");
         outcomes(self.flaw, self.start, |name| name == self.case || !is_crowd(name))
     }
 }
 
+/// Whether many do at random what they may: that takes its time, and finds what the other cases find.
+pub(crate) fn is_crowd(case: &str) -> bool {
+    case.starts_with("client_crowd::") || case.starts_with("stress::")
+}
+
 /// How those cases of the suite end that are `tried`, in paused time.
-pub(crate) fn outcomes(backend: &str, start: fn() -> Service, tried: impl Fn(&str) -> bool) -> Vec<(String, Outcome)> {
+pub(crate) fn outcomes(backend: &str, start: Start, tried: impl Fn(&str) -> bool) -> Vec<(String, Outcome)> {
     let suite = Suite::starting(backend, move || Ok::<_, String>(start()));
     let suite = suite.with_paused_time().with_version(Suite::VERSION);
     cases().filter(|case| tried(&case.name())).map(|case| (case.name(), suite.outcome(case))).collect()

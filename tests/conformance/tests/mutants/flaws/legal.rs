@@ -1,14 +1,13 @@
 //! What is odd, and no flaw: a backend that does so passes every case.
 use std::future::pending;
 
-use lock_conformance::Service;
 use lock_core::{Capabilities, Claim, Notice, Watching, async_trait};
 
-use crate::mutant::{Flaw, with_flaw};
+use crate::mutant::{Flaw, Start, with_flaw};
 use crate::remote::{self, Remote};
 
 /// The legal ones by their names.
-pub(crate) const LEGAL: &[(&str, fn() -> Service)] = &[
+pub(crate) const LEGAL: &[(&str, Start)] = &[
     ("NoFlaw", remote::memory),
     ("HintsAllTheTime", with_flaw::<HintsAllTheTime>),
     ("HintsNever", with_flaw::<HintsNever>),
