@@ -10,7 +10,7 @@ mutants! {
     GrantsAlways: "1_exclusion::a_second_owner_is_refused_while_the_first_holds",
     TakesAClientForAnOwner: "1_exclusion::two_owners_of_one_client_exclude_each_other",
     LooksAndThenGrants: "1_exclusion::of_many_who_ask_at_once_no_two_are_granted",
-    GrantsAlwaysInACrowd: "stress::the_history_of_a_crowd_is_sound",
+    GrantsAlways: "stress::the_history_of_a_crowd_is_sound",
     ReleasesNothing: "1_exclusion::a_released_lock_can_be_had_at_once",
     HoldsALockBackAfterItsRelease: "1_exclusion::a_released_lock_can_be_had_at_once",
     FoldsCase: "1_exclusion::names_that_are_almost_the_same_are_independent",
@@ -40,9 +40,6 @@ impl Flaw for GrantsAlways {
         }
     }
 }
-
-/// The same once more: what the many do at random must show it too.
-type GrantsAlwaysInACrowd = GrantsAlways;
 
 /// One owner for each connection, so that a client's tasks do not exclude each other.
 #[derive(Clone, Default)]
