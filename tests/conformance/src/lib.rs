@@ -19,8 +19,15 @@
 //! The function opens one more backend instance, as another client would have it; all instances must see the same locks. A
 //! service that has to be started first, or may not be there, goes with [`Suite::starting`]. Cases that the backend's
 //! [`Capabilities`](lock_core::Capabilities) exclude are shown as ignored, with the reason, and have to be pinned with
-//! [`Suite::with_expected_skips`]. The binary takes the arguments of any test binary (`--list`, a filter, `--exact`, `--skip`,
-//! `--test-threads`), so `cargo nextest` runs it too.
+//! [`Suite::with_expected_skips`]. What else can be done to the service is offered with a [`Service`]: each of its hooks unlocks
+//! cases.
+//!
+//! The program takes the arguments of any test program (`--list`, a filter, `--exact`, `--skip`, `--test-threads`), so
+//! `cargo nextest` runs it too. `--report FILE` writes JSON: the suite's version, the backend's capabilities, and of each case
+//! whether it passed, failed or was skipped and why.
+//!
+//! Each case [belongs to a version](Case::since) of the suite, and a run takes those of the version that it
+//! [asks for](Suite::with_version): so a minor release of this crate turns nobody's run red.
 //!
 //! Names are random, so it may run against a service that is in use, and several runs may go on at once. What a case leaves
 //! behind ends of itself within minutes.
