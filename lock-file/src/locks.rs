@@ -50,9 +50,11 @@ impl Locks {
     }
 
     pub(crate) fn release(&self, claim: &Claim) -> Result<Release> {
-        self.in_directory(&claim.name, Release::NotHeld, |directory| {
+        let released = self.in_directory(&claim.name, Release::NotHeld, |directory| {
             at_once(protocol::release(directory, claim, Origin::here()?))
-        })
+        })?;
+        // An extension that was left behind found that the claim is being released, and was the first to do it.
+        Ok(if owners::take_ended(claim.owner) { Release::Released } else { released })
     }
 
     pub(crate) fn force_release(&self, name: &LockName, only: Option<FencingToken>) -> Result<Release> {
@@ -171,7 +173,8 @@ fn holder(directory: &LockDirectory<'_>, name: Option<&LockName>) -> Result<Opti
 }
 
 fn with_ask<T>(claim: &Claim, call: impl FnOnce(&Ask<'_>) -> Result<T>) -> Result<T> {
-    call(&Ask { claim, origin: Origin::here()?, released: &|| owners::is_released(claim.owner) })
+    let (released, ended) = (|| owners::is_released(claim.owner), || owners::note_ended(claim.owner));
+    call(&Ask { claim, origin: Origin::here()?, released: &released, ended: &ended })
 }
 
 /// The output of steps that never wait, since they are system calls.
@@ -179,5 +182,27 @@ fn at_once<T>(steps: impl Future<Output = T>) -> T {
     match pin!(steps).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
         Poll::Pending => unreachable!("no step on disk waits"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_release_says_that_the_lock_was_held_also_when_an_extension_has_ended_it_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let locks = Locks::new(FileConfig::new(directory.path()));
+        let mut claim = Claim::new(LockName::new("a").unwrap(), Duration::from_secs(60));
+        assert!(matches!(locks.acquire(&claim).unwrap(), Attempt::Granted(_)));
+        // As when the extension is under way, and its future is dropped for the release.
+        owners::mark_released(claim.owner);
+        claim.ttl *= 2;
+        assert_eq!(locks.extend(&claim).unwrap(), Extension::Lost);
+        assert_eq!(locks.inspect(&claim.name).unwrap(), None);
+        assert_eq!(locks.release(&claim).unwrap(), Release::Released);
+        assert_eq!(locks.release(&claim).unwrap(), Release::NotHeld);
     }
 }

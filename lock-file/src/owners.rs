@@ -1,4 +1,5 @@
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ const DEAD_MARK: Duration = Duration::from_secs(15 * 60);
 #[derive(Debug, Default)]
 struct Owners {
     turns: HashMap<OwnerId, Arc<tokio::sync::Mutex<()>>>,
-    released: HashSet<OwnerId>,
+    /// And whether a call that was left behind has ended the grant, so that the release finds nothing to end.
+    released: HashMap<OwnerId, bool>,
     /// In the order of their ends.
     marks: VecDeque<(BootTime, OwnerId)>,
 }
@@ -71,13 +73,26 @@ pub(crate) fn mark_released(owner: OwnerId) {
     while let Some((_, old)) = owners.marks.pop_front_if(|(end, _)| *end <= now) {
         owners.released.remove(&old);
     }
-    if owners.released.insert(owner) {
+    if let Entry::Vacant(vacant) = owners.released.entry(owner) {
+        vacant.insert(false);
         owners.marks.push_back((now + DEAD_MARK, owner));
     }
 }
 
 pub(crate) fn is_released(owner: OwnerId) -> bool {
-    owners().released.contains(&owner)
+    owners().released.contains_key(&owner)
+}
+
+/// Remembers that a call of this claim has ended its grant for the release that has to come.
+pub(crate) fn note_ended(owner: OwnerId) {
+    if let Some(ended) = owners().released.get_mut(&owner) {
+        *ended = true;
+    }
+}
+
+/// Whether a call of this claim has ended its grant in the place of the release. It says so once.
+pub(crate) fn take_ended(owner: OwnerId) -> bool {
+    owners().released.get_mut(&owner).is_some_and(std::mem::take)
 }
 
 #[cfg(test)]
@@ -109,5 +124,16 @@ mod tests {
         mark_released(released);
         mark_released(released);
         assert!(is_released(released) && !is_released(other));
+    }
+
+    #[test]
+    fn that_a_call_ended_the_grant_is_told_once() {
+        let (released, other) = (OwnerId::random(), OwnerId::random());
+        mark_released(released);
+        assert!(!take_ended(released));
+        note_ended(released);
+        note_ended(other);
+        assert!(take_ended(released) && !take_ended(released));
+        assert!(is_released(released) && !take_ended(other));
     }
 }

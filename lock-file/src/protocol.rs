@@ -69,6 +69,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) origin: &'a Origin,
     /// Whether the claim has been released meanwhile.
     pub(crate) released: &'a dyn Fn() -> bool,
+    /// Told when the call has ended a grant in the place of that release.
+    pub(crate) ended: &'a dyn Fn(),
 }
 
 /// Looks at the highest record; `None` when there is none at all.
@@ -86,7 +88,7 @@ pub(crate) async fn look<D: Directory>(directory: &D) -> Result<Option<Seen<D::F
 
 /// Takes the lock if the way is free.
 pub(crate) async fn acquire<D: Directory>(directory: &D, ask: &Ask<'_>) -> Result<Attempt> {
-    let Ask { claim, origin, released } = *ask;
+    let Ask { claim, origin, released, .. } = *ask;
     for _ in 0..ROUNDS {
         let Some(seen) = look(directory).await? else {
             // Where several do it at once, one succeeds.
@@ -153,7 +155,7 @@ async fn settle<D: Directory>(directory: &D, seen: &Seen<D::File>, own: Generati
 
 /// Lets the grant live for another ttl.
 pub(crate) async fn extend<D: Directory>(directory: &D, ask: &Ask<'_>) -> Result<Extension> {
-    let Ask { claim, origin, released } = *ask;
+    let Ask { claim, origin, released, ended } = *ask;
     let Some(seen) = look(directory).await? else { return Ok(Extension::Lost) };
     let old_deadline = match seen.standing(origin) {
         Standing::Held(record, deadline) if record.is_granted_to(claim.owner) => deadline,
@@ -166,10 +168,13 @@ pub(crate) async fn extend<D: Directory>(directory: &D, ask: &Ask<'_>) -> Result
     directory.replace(&Record::granted(seen.generation, claim, seen.now, origin)).await?;
     let in_time = directory.now().await < old_deadline;
     let is_highest = directory.list().await.map_err(in_doubt)?.last() == Some(&seen.generation);
-    if in_time && is_highest && !released() {
+    let is_extended = in_time && is_highest;
+    if is_extended && !released() {
         return Ok(Extension::extended(claim.ttl));
     }
-    directory.free(seen.generation, claim.owner).await.map_err(in_doubt)?;
+    if directory.free(seen.generation, claim.owner).await.map_err(in_doubt)? && is_extended {
+        ended();
+    }
     Ok(Extension::Lost)
 }
 

@@ -133,7 +133,7 @@ impl Lab {
                         claim.above = Some(FencingToken::new(token).unwrap());
                         view.above.set(token);
                     }
-                    let ask = Ask { claim: &claim, origin: &self.origin, released: &released };
+                    let ask = Ask { claim: &claim, origin: &self.origin, released: &released, ended: &|| () };
                     if let Ok(Attempt::Granted(grant)) = acquire(&view, &ask).await {
                         let until = sent + grant.ttl.as_secs();
                         if world.borrow().is_released(actor) {
@@ -143,7 +143,7 @@ impl Lab {
                     }
                 }
                 Extend => {
-                    let ask = Ask { claim: &claim, origin: &self.origin, released: &released };
+                    let ask = Ask { claim: &claim, origin: &self.origin, released: &released, ended: &|| () };
                     let answer = extend(&view, &ask).await.unwrap();
                     match answer {
                         Extension::Extended { ttl, .. } => {
@@ -173,7 +173,7 @@ impl Lab {
         world.ticks += later;
         let (above, actor) = (world.highest_token(), self.claims.len() - 1);
         let view = View::new(Rc::new(RefCell::new(world)), actor, None);
-        let ask = Ask { claim: &self.claims[actor], origin: &self.origin, released: &|| false };
+        let ask = Ask { claim: &self.claims[actor], origin: &self.origin, released: &|| false, ended: &|| () };
         let mut newcomer = Box::pin(acquire(&view, &ask));
         loop {
             match newcomer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

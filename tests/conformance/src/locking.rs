@@ -177,6 +177,7 @@ async fn releases(guard: &LockGuard, at: At) {
         Ok(Release::NotHeld) if has_run_out(guard) || begin.elapsed() >= left.min(OVERDUE) => {
             too_slow("a lease ran out before its release, or was not released in ordinary time")
         }
+        Err(error) if error.kind() == ErrorKind::Unavailable => too_slow(error),
         other => wrong(at, "Released from the release of a held lock", &other),
     }
 }

@@ -112,9 +112,10 @@ impl Trial {
         self.builder(self.open_unattended()).build()
     }
 
-    /// A client of its own thread, or where time is paused, on the case's runtime.
+    /// A client of its own thread, or where time is paused, on the case's runtime. It waits for an answer for a third of what a
+    /// case has patience for, and at least as long as any other client.
     pub(crate) fn builder(&self, backend: Shared) -> LockClientBuilder {
-        let builder = LockClient::builder(backend).clock(self.clock.clone());
+        let builder = LockClient::builder(backend).clock(self.clock.clone()).op_timeout(self.patience() / 3);
         if self.paused_time { builder.on_runtime(Handle::current()) } else { builder }
     }
 
