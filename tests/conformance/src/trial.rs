@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::failure::{Evidence, fail};
+use crate::failure::{Evidence, fail, too_slow};
 use crate::shared::Shared;
 use crate::story::Story;
 use crate::{Contender, Pace, Service};
@@ -233,6 +233,7 @@ impl Trial {
                     Err(error) if error.kind() == ErrorKind::Unavailable && clock.now() < until_answered => {
                         sleep(pause).await;
                     }
+                    Err(error) if error.kind() == ErrorKind::Unavailable => too_slow(error),
                     Err(error) => {
                         let message = format!("expected an answer in the end; came error {:?}: {error}", error.kind());
                         fail(at, Evidence::Answer, message)
