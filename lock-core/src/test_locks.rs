@@ -111,7 +111,7 @@ impl TestLocks {
         let elsewhere = LockClient::builder(self.memory.clone()).clock(self.clock.clone());
         let elsewhere = elsewhere.on_runtime(Handle::current()).build();
         let guard = elsewhere.lock(name).label("elsewhere").try_acquire().await;
-        guard.expect("a valid name").expect("a free lock")
+        guard.expect("a valid name").unwrap_or_else(|| panic!("somebody holds {name:?} already"))
     }
 
     /// Lets the service forget a grant. Its holder learns of it, if [`Op::Watch`] does not hang.

@@ -3,7 +3,7 @@ use std::panic::Location;
 use std::time::Duration;
 
 use lock_core::{
-    Attempt, Backend, BootTime, Claim, Contention, Extension, FencingToken, Grant, LockName, Release, Result,
+    Attempt, Backend, BootTime, Claim, Contention, ErrorKind, Extension, FencingToken, Grant, LockName, Release, Result,
 };
 use tokio::time::timeout;
 
@@ -146,6 +146,9 @@ impl Contender {
         let sent = self.trial.clock().now();
         let through = poll_times(polls, self.backend.try_acquire(&self.claim)).await.is_some();
         let took = self.trial.clock().now().since(sent);
+        if !through {
+            self.backend.note_given_up();
+        }
         let answer = if through { "(lost)".to_owned() } else { format!("(given up after {polls} polls)") };
         self.trial.story().tell(sent, &self.who, "try_acquire", &format_args!("{answer}"), took);
         through
@@ -245,7 +248,7 @@ impl Contender {
     }
 
     /// Makes one call, and fails the case when the answer is an error.
-    pub(crate) async fn call<T, F>(&self, at: At, what: &str, call: impl FnOnce(Shared, Claim) -> F) -> Told<T>
+    pub(crate) async fn call<T, F>(&self, at: At, what: &str, call: impl Fn(Shared, Claim) -> F) -> Told<T>
     where
         T: fmt::Debug,
         F: Future<Output = Result<T>>,
@@ -265,27 +268,34 @@ impl Contender {
     }
 
     /// Makes one call and writes it into the story. Silence ends the case.
-    async fn send<T, F>(&self, at: At, what: &str, call: impl FnOnce(Shared, Claim) -> F) -> Told<Result<T>>
+    async fn send<T, F>(&self, at: At, what: &str, call: impl Fn(Shared, Claim) -> F) -> Told<Result<T>>
     where
         T: fmt::Debug,
         F: Future<Output = Result<T>>,
     {
-        let sent = self.trial.clock().now();
-        let answer = timeout(self.trial.patience(), call(self.backend.clone(), self.claim.clone())).await;
-        let answered = self.trial.clock().now();
-        let took = answered.since(sent);
-        let Ok(answer) = answer else {
-            self.trial.story().tell(sent, &self.who, what, &format_args!("(silence)"), took);
-            let message = format!("{self} expected an answer to {what}, and heard nothing for {took:.1?}");
-            fail(at, Evidence::Silence, message);
-        };
-        match &answer {
-            Ok(answer) => self.trial.story().tell(sent, &self.who, what, answer, took),
-            Err(error) => {
-                self.trial.story().tell(sent, &self.who, what, &format_args!("{:?}: {error}", error.kind()), took);
+        let mut claim = self.claim.clone();
+        loop {
+            let sent = self.trial.clock().now();
+            let answer = timeout(self.trial.patience(), call(self.backend.clone(), claim.clone())).await;
+            let answered = self.trial.clock().now();
+            let took = answered.since(sent);
+            let Ok(answer) = answer else {
+                self.tells(sent, what, &format_args!("(silence)"), took);
+                let message = format!("{self} expected an answer to {what}, and heard nothing for {took:.1?}");
+                fail(at, Evidence::Silence, message);
+            };
+            match &answer {
+                Ok(answer) => self.tells(sent, what, answer, took),
+                Err(error) => {
+                    self.tells(sent, what, &format_args!("{:?}: {error}", error.kind()), took);
+                    if error.kind() == ErrorKind::Unavailable && self.backend.has_an_excuse() {
+                        claim.unsure = true;
+                        continue;
+                    }
+                }
             }
+            return Told { answer, sent, answered };
         }
-        Told { answer, sent, answered }
     }
 
     /// Takes down a call that it made otherwise.

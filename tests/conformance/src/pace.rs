@@ -9,6 +9,9 @@ pub(crate) struct Pace {
     pub(crate) scale: f64,
 }
 
+/// The variable that makes every wait longer.
+const VARIABLE: &str = "LOCK_CONFORMANCE_TIME_SCALE";
+
 /// The shortest ttl of any case. Below it a busy machine's hiccups are longer than the lease.
 const SHORTEST: Duration = Duration::from_millis(300);
 
@@ -25,24 +28,29 @@ impl Pace {
     ///
     /// When the variable is not a number above zero.
     pub(crate) fn from_environment() -> Self {
-        let pace = Self { scale: 1.0 };
-        match std::env::var("LOCK_CONFORMANCE_TIME_SCALE") {
-            Ok(scale) => pace.scaled(scale.parse().unwrap_or(f64::NAN)),
-            Err(_) => pace,
+        match std::env::var(VARIABLE) {
+            Ok(text) => {
+                let scale = text.parse().ok().and_then(|by| Self { scale: 1.0 }.try_scaled(by));
+                scale.unwrap_or_else(|| panic!("{VARIABLE} is {text:?}; expected a number above zero, such as 2.5"))
+            }
+            Err(_) => Self { scale: 1.0 },
         }
     }
 
     pub(crate) fn scaled(self, by: f64) -> Self {
-        assert!(by.is_finite() && by > 0.0, "a time scale is a number above zero");
-        Self { scale: self.scale * by }
+        self.try_scaled(by).unwrap_or_else(|| panic!("the time scale is {by}; expected a number above zero"))
+    }
+
+    fn try_scaled(self, by: f64) -> Option<Self> {
+        (by.is_finite() && by > 0.0).then_some(Self { scale: self.scale * by })
     }
 
     pub(crate) fn short_ttl(self, capabilities: &Capabilities) -> Duration {
-        capabilities.ttl_min.max(SHORTEST).mul_f64(self.scale).min(capabilities.ttl_max)
+        whole(capabilities.ttl_min.max(SHORTEST).mul_f64(self.scale), capabilities)
     }
 
     pub(crate) fn steady_ttl(self, capabilities: &Capabilities) -> Duration {
-        capabilities.ttl_min.max(STEADY).mul_f64(self.scale).min(capabilities.ttl_max)
+        whole(capabilities.ttl_min.max(STEADY).mul_f64(self.scale), capabilities)
     }
 
     pub(crate) fn long_ttl(self, capabilities: &Capabilities) -> Duration {
@@ -50,7 +58,8 @@ impl Pace {
     }
 
     pub(crate) fn patience(self, capabilities: &Capabilities) -> Duration {
-        (self.short_ttl(capabilities) * 10).max(Duration::from_secs(15))
+        let least = Duration::from_secs(15).mul_f64(self.scale.max(1.0));
+        (self.short_ttl(capabilities) * 10).max(least) + capabilities.expiry_slack
     }
 
     /// How long a whole case may take.
@@ -62,4 +71,12 @@ impl Pace {
     pub(crate) fn slower(self) -> Self {
         self.scaled(2.0)
     }
+}
+
+/// A ttl that this backend takes, and that a service which counts in whole seconds does not round up: what it grants to a
+/// queue place, or in an answer that gets lost, nobody is told.
+fn whole(ttl: Duration, capabilities: &Capabilities) -> Duration {
+    let counts_seconds = capabilities.ttl_min >= Duration::from_secs(1);
+    let ttl = if counts_seconds { Duration::from_secs(ttl.as_secs_f64().ceil() as u64) } else { ttl };
+    ttl.clamp(capabilities.ttl_min, capabilities.ttl_max)
 }

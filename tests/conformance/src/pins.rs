@@ -29,11 +29,17 @@ impl Suite {
         if wrong.is_empty() {
             return Outcome::Passed;
         }
+        let skipped = self.offers(|offer| {
+            let skipped =
+                cases::all().filter(|case| case.since <= self.version && case.skipped_by_backend(offer).is_some());
+            skipped.map(|case| format!("{:?},", case.name())).collect::<Vec<_>>()
+        });
         let message = format!(
             "the skips of {} are not the expected ones; correct the backend's capabilities, or pin what is right with \
-             Suite::with_expected_skips:\n  {}",
+             Suite::with_expected_skips:\n  {}\nwhat is skipped at present, to be pinned:\n  {}",
             self.name,
             wrong.join("\n  "),
+            skipped.unwrap_or_default().join("\n  "),
         );
         Outcome::Failed(Failure::new(Evidence::Answer, message))
     }

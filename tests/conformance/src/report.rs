@@ -19,6 +19,8 @@ pub(crate) struct Report {
 struct Written<'a> {
     suite: SuiteWritten,
     backend: BackendWritten<'a>,
+    /// What of the skips is not as it was pinned; null where all is.
+    unexpected_skips: Option<String>,
     cases: Vec<CaseWritten>,
 }
 
@@ -106,6 +108,10 @@ impl Report {
                 version: suite.version,
             },
             backend: BackendWritten { name: &suite.name, capabilities, unavailable },
+            unexpected_skips: match suite.check_skips() {
+                Outcome::Failed(failure) => Some(failure.message),
+                _ => None,
+            },
             cases: cases::all().map(|case| CaseWritten::of(case, outcomes.get(&case.name()))).collect(),
         }
     }
@@ -169,6 +175,7 @@ mod tests {
         assert_eq!(json["backend"]["name"], "memory");
         assert_eq!(json["backend"]["capabilities"]["order"], "fifo");
         assert_eq!(json["backend"]["unavailable"], serde_json::Value::Null);
+        assert_eq!(json["unexpected_skips"], serde_json::Value::Null);
         let ended = |number: usize| (&json["cases"][number]["outcome"], &json["cases"][number]["reason"]);
         assert_eq!(ended(0), (&"passed".into(), &serde_json::Value::Null));
         assert_eq!(ended(1), (&"skipped".into(), &"needs more".into()));

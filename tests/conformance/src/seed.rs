@@ -19,7 +19,9 @@ impl Seed {
     /// When the variable is not a whole number.
     pub(crate) fn from_environment(case: &str) -> Self {
         let seed = match std::env::var(VARIABLE) {
-            Ok(seed) => Self(seed.parse().expect("LOCK_CONFORMANCE_SEED is a whole number")),
+            Ok(text) => {
+                Self(text.parse().unwrap_or_else(|_| panic!("{VARIABLE} is {text:?}; expected a whole number")))
+            }
             Err(_) => Self(fastrand::u64(..)),
         };
         // In one piece, since other threads print too; without a standard error there is nobody to tell.

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lock_core::{
     Attempt, Backend, Capabilities, Claim, Extension, FencingToken, Finding, Holder, LockName, Page, Release, Result,
@@ -12,11 +13,23 @@ pub(crate) struct Shared {
     backend: Arc<dyn Backend>,
     /// How many asks for a lock were answered.
     answered: watch::Sender<usize>,
+    /// How many calls were given up amid their way, and have not been an excuse since.
+    given_up: Arc<AtomicUsize>,
 }
 
 impl Shared {
     pub(crate) fn new(backend: impl Backend) -> Self {
-        Self { backend: Arc::new(backend), answered: watch::Sender::new(0) }
+        Self { backend: Arc::new(backend), answered: watch::Sender::new(0), given_up: Arc::default() }
+    }
+
+    /// A call was given up. That may break the connection under it, and the next call is the one that finds out.
+    pub(crate) fn note_given_up(&self) {
+        self.given_up.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether a call may be without an answer because an earlier one was given up: once for each.
+    pub(crate) fn has_an_excuse(&self) -> bool {
+        self.given_up.try_update(Ordering::Relaxed, Ordering::Relaxed, |given_up| given_up.checked_sub(1)).is_ok()
     }
 
     /// Ends when the next ask for a lock has been answered: only then is its claim known to the service.

@@ -173,6 +173,7 @@ fn the_report_says_what_ran() {
     assert_eq!(report["suite"]["version"], 1);
     assert_eq!(report["backend"]["name"], "unordered");
     assert_eq!(report["backend"]["capabilities"]["order"], "none");
+    assert!(report["unexpected_skips"].as_str().unwrap().contains(NEEDS_ORDER), "{report}");
     let ended = |name: &str| {
         let case = report["cases"].as_array().unwrap().iter().find(|case| case["name"] == name).unwrap();
         (case["outcome"].as_str().unwrap().to_owned(), case["reason"].as_str().map(str::to_owned))

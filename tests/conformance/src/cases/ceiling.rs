@@ -6,16 +6,19 @@ use tokio::time::sleep;
 
 use crate::Trial;
 use crate::case::cases;
-use crate::failure::ensure;
+use crate::failure::{ensure, too_slow};
 
 cases! { "3_ceiling":
     a_grant_ends_of_itself,
+    a_ttl_between_two_seconds_ends_in_time,
+    a_grant_ends_of_itself_while_others_ask,
     an_extended_grant_ends_of_itself,
     extensions_do_not_add_up,
     what_the_service_keeps_of_an_extended_grant_ends_in_time needs Look,
     a_lost_answer_leaves_a_grant_that_ends_of_itself,
     an_ask_given_up_at_any_point_leaves_nothing_that_stays,
     a_place_in_the_queue_ends_of_itself needs Fifo,
+    a_place_that_is_asked_for_again_lives_on needs Fifo,
 }
 
 async fn a_grant_ends_of_itself(t: &Trial) {
@@ -23,6 +26,27 @@ async fn a_grant_ends_of_itself(t: &Trial) {
     first.acquires().await;
     first.falls_silent().await;
     t.contender().acquires().await;
+}
+
+/// A service that counts in whole seconds may grant more than it was asked for, if the answer says so.
+async fn a_ttl_between_two_seconds_ends_in_time(t: &Trial) {
+    let ttl = t.ttl() + Duration::from_millis(100);
+    let mut first = t.contender().with_ttl(ttl.min(t.capabilities().ttl_max));
+    first.acquires().await;
+    first.falls_silent().await;
+    t.contender().acquires().await;
+}
+
+async fn a_grant_ends_of_itself_while_others_ask(t: &Trial) {
+    let mut first = t.contender().with_ttl(t.ttl());
+    let mut rival = t.contender().with_ttl(t.ttl());
+    first.acquires().await;
+    let silence = tokio::spawn(async move { first.falls_silent().await });
+    while !silence.is_finished() {
+        rival.tries().await;
+        sleep(t.ttl() / 10).await;
+    }
+    rival.acquires().await;
 }
 
 async fn an_extended_grant_ends_of_itself(t: &Trial) {
@@ -41,7 +65,7 @@ async fn extensions_do_not_add_up(t: &Trial) {
     for _ in 0..10 {
         let left = first.extends().await;
         ensure!(
-            left < granted + t.ttl() / 2,
+            left < granted.max(t.ttl()) + t.ttl() / 2,
             "{first} was granted {granted:?} and has {left:?} after an extension by {:?}",
             t.ttl()
         );
@@ -105,4 +129,31 @@ async fn a_place_in_the_queue_ends_of_itself(t: &Trial) {
     dead.falls_silent().await;
     holder.releases().await;
     t.contender().acquires().await;
+}
+
+/// Each ask renews the place, so a waiter that asks in time is not overtaken.
+async fn a_place_that_is_asked_for_again_lives_on(t: &Trial) {
+    let mut holder = t.contender();
+    let mut first = t.contender().with_ttl(t.ttl()).queueing();
+    let mut second = t.contender().queueing();
+    holder.acquires().await;
+    let mut asked = t.clock().now();
+    first.is_refused().await;
+    second.is_refused().await;
+    for _ in 0..4 {
+        sleep(t.ttl() / 2).await;
+        let told = first.tries().await;
+        if told.answered >= t.promised_until(asked, t.ttl()) {
+            too_slow("a waiter asked again after the end of its place");
+        }
+        ensure!(matches!(told.answer, Attempt::Contended(_)), "{first} was granted a lock that {holder} holds");
+        asked = told.sent;
+    }
+    holder.releases().await;
+    let told = second.tries().await;
+    if told.answered >= t.promised_until(asked, t.ttl()) {
+        too_slow("the next one asked after the end of the first one's place");
+    }
+    ensure!(matches!(told.answer, Attempt::Contended(_)), "{second} overtook {first}, which asked again in time");
+    first.acquires().await;
 }

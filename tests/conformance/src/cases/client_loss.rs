@@ -100,7 +100,7 @@ async fn a_forgotten_guard_ends_by_its_max_hold(t: &Trial) {
     let guard = lock.max_hold(max).acquires().await;
     let (lease, granted) = (guard.lease(), t.clock().now());
     std::mem::forget(guard);
-    let successor = t.lock().acquires().await;
+    let successor = t.lock().wait(max + t.patience()).acquires().await;
     let held = t.clock().now().since(begin);
     let reason = t.soon(lease.lost(), "being told of the loss").await;
     if reason == LossReason::Expired {

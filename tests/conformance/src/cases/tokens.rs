@@ -10,9 +10,11 @@ cases! { "8_tokens":
     tokens_rise_whatever_happens_to_other_locks,
     tokens_rise_when_a_lease_ran_out,
     tokens_rise_when_a_lock_was_taken_away needs ForceRelease,
+    tokens_rise_when_a_claim_comes_back_after_its_end,
     extending_keeps_the_token,
     a_grant_is_above_the_highest_token_seen,
     the_holder_is_shown_with_its_token,
+    a_refusal_tells_of_no_token_that_nobody_was_granted,
     tokens_rise_over_a_restart needs Restart,
 }
 
@@ -66,6 +68,19 @@ async fn tokens_rise_when_a_lock_was_taken_away(t: &Trial) {
     ensure!(before < after, "{successor} was granted token {after} after {evicted} had {before}");
 }
 
+/// A claim that ran out may be asked for again; it finds nothing of its own then, and gets a new grant.
+async fn tokens_rise_when_a_claim_comes_back_after_its_end(t: &Trial) {
+    let mut first = t.contender().with_ttl(t.ttl());
+    let mut second = t.contender();
+    first.acquires().await;
+    first.falls_silent().await;
+    let between = second.acquires().await.token;
+    second.releases().await;
+    if let Attempt::Granted(again) = first.tries().await.answer {
+        ensure!(between < again.token, "{first} was granted token {} after {second} had {between}", again.token);
+    }
+}
+
 async fn extending_keeps_the_token(t: &Trial) {
     let mut first = t.contender();
     let token = first.acquires().await.token;
@@ -84,22 +99,38 @@ async fn a_grant_is_above_the_highest_token_seen(t: &Trial) {
     first.releases().await;
     let seen = FencingToken::new(last.as_u64() + 1000).expect("no service is so near to the largest token");
     let mut second = t.contender().having_seen(seen);
-    match second.tries_and_may_fail().await {
+    let granted = match second.tries_and_may_fail().await {
         Ok(Attempt::Granted(grant)) => {
             ensure!(grant.token > seen, "{second} has seen token {seen} and was granted {}", grant.token);
+            Some(grant.token)
         }
         Ok(Attempt::Contended(contention)) => refute!("{second} was refused a free lock: {contention:?}"),
-        Err(error) => ensure!(error.kind() == ErrorKind::TokenRegression, "{second} has seen token {seen}: {error}"),
-    }
+        Err(error) => {
+            ensure!(error.kind() == ErrorKind::TokenRegression, "{second} has seen token {seen}: {error}");
+            None
+        }
+    };
     second.cleans_up().await;
-    t.contender().acquires().await;
+    let next = t.contender().acquires().await.token;
+    ensure!(granted < Some(next), "token {next} was granted after {granted:?}");
 }
 
 async fn the_holder_is_shown_with_its_token(t: &Trial) {
     let mut first = t.contender();
     let token = first.acquires().await.token;
     let shown = t.holder().await.and_then(|holder| holder.token);
-    ensure!(shown == Some(token), "{first} was granted token {token}, and the holder is shown with {shown:?}");
+    ensure!(
+        shown.is_none_or(|shown| shown == token),
+        "{first} was granted token {token}, and the holder is shown with {shown:?}"
+    );
+}
+
+/// Whoever is told of a token asks for one above it.
+async fn a_refusal_tells_of_no_token_that_nobody_was_granted(t: &Trial) {
+    let (mut holder, mut other) = (t.contender(), t.contender());
+    let token = holder.acquires().await.token;
+    let told = other.is_refused().await.token;
+    ensure!(told.is_none_or(|told| told <= token), "{holder} has token {token}, and {other} was told of {told:?}");
 }
 
 /// Field case A36, as far as the capabilities promise it. Nobody has seen the tokens before: the service itself has to know.

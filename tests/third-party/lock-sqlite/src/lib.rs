@@ -31,7 +31,7 @@ impl SqliteBackend {
         let mut settings = url.settings();
         let path = Some(settings.path()).filter(|path| !path.is_empty());
         settings.finish()?;
-        path.map(Self::new).ok_or_else(|| Error::new(ErrorKind::InvalidConfig, "no file; expected sqlite:/path/to/db"))
+        path.map(Self::new).ok_or_else(|| Error::new(ErrorKind::InvalidConfig, "sqlite: URL: no path; add /file.db"))
     }
 
     /// Runs `sql` in a transaction, with the time and only those locks that are held then. Calls take turns, and what
