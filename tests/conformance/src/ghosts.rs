@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use lock_core::{BootTime, FencingToken, LockName};
 
-use crate::history::{Became, Event, History, Line, Probe, What};
+use crate::history::{Event, History, Line, Probe, What};
+use crate::lives::Life;
 use crate::oracles::{Oracle, Violation};
 
 /// How long things take at most that no history tells.
@@ -19,6 +20,13 @@ pub struct Limits {
     pub late: Duration,
 }
 
+impl Limits {
+    /// A grant lives for `lives` without a call, and a client's last call is at most `late`.
+    pub const fn new(lives: Duration, late: Duration) -> Self {
+        Self { lives, late }
+    }
+}
+
 /// One acquisition, as far as it matters for what it may leave at the service.
 struct Op<'a> {
     events: Vec<&'a Event>,
@@ -28,15 +36,6 @@ struct Op<'a> {
     gone: Option<BootTime>,
     /// The same for the grant that it was told of.
     grant_gone: Option<BootTime>,
-}
-
-/// What became of one process.
-#[derive(Default)]
-struct Life {
-    /// From when to when it was stopped.
-    stops: Vec<(BootTime, BootTime)>,
-    closed: Option<BootTime>,
-    dead: Option<BootTime>,
 }
 
 /// The service showed a grant, or something without a token.
@@ -90,27 +89,7 @@ impl History {
         }
         ghosts
     }
-
-    fn lives(&self) -> HashMap<u32, Life> {
-        let mut lives: HashMap<u32, Life> = HashMap::new();
-        for event in self.processes() {
-            let life = lives.entry(event.process).or_default();
-            match event.became {
-                Became::Stopped => life.stops.push((event.at, NEVER)),
-                Became::Running => {
-                    if let Some((_, until)) = life.stops.last_mut() {
-                        *until = event.at;
-                    }
-                }
-                Became::Closed => life.closed = Some(event.at),
-                Became::Dead => life.dead = Some(event.at),
-            }
-        }
-        lives
-    }
 }
-
-const NEVER: BootTime = BootTime::from_boot(Duration::MAX);
 
 /// The last of the probes, by `gone`, that should not have seen what it saw, and how much too late it was.
 fn most_overdue<'a>(probes: &[&'a Probe], gone: impl Fn(&Probe) -> Option<BootTime>) -> Option<(Duration, &'a Probe)> {
@@ -159,23 +138,13 @@ impl<'a> Op<'a> {
     }
 }
 
-impl Life {
-    /// The moment from which a call of something that was over at `over` may still be `late`: a call that a stop has caught on
-    /// its way out is sent when the process goes on.
-    fn last_call(&self, over: BootTime, late: Duration) -> BootTime {
-        let mut stops = self.stops.clone();
-        stops.sort_unstable();
-        stops.into_iter().fold(over, |over, (from, until)| if from <= over + late { over.max(until) } else { over })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::ProcessEvent;
+    use crate::history::{Became, ProcessEvent};
 
     /// A grant is over a second after its last call, which is no more than a tenth of a second late.
-    const LIMITS: Limits = Limits { lives: Duration::from_millis(1000), late: Duration::from_millis(100) };
+    const LIMITS: Limits = Limits::new(Duration::from_millis(1000), Duration::from_millis(100));
 
     fn at(millis: u64) -> BootTime {
         BootTime::from_boot(Duration::from_millis(millis))
@@ -268,6 +237,10 @@ mod tests {
         assert_eq!(ghost(&[&released, &one, &other, &seen(OWN, &[2001])]), Some(1));
         // By then it was through.
         assert_eq!(ghost(&[&released, &stopped(121, 600), &seen(OWN, &[1121])]), Some(1));
+        // Once it goes on it does, however often it was stopped.
+        let twice = [became(Became::Stopped, 120), became(Became::Stopped, 130), became(Became::Running, 600)];
+        assert_eq!(ghost(&[&released, &twice, &seen(OWN, &[1700])]), None);
+        assert_eq!(ghost(&[&released, &twice, &seen(OWN, &[1701])]), Some(1));
         // What is stopped when it dies goes on no more.
         let killed = [became(Became::Stopped, 100), became(Became::Dead, 200)];
         assert_eq!(ghost(&[&released, &killed, &seen(OWN, &[1300])]), None);

@@ -10,7 +10,7 @@ use crate::written::{kind, nanoseconds};
 ///
 /// All stamps are boot times of one machine, so the intervals of different threads and processes compare exactly. A client
 /// stamps what it sends before it sends it, and what it is told after it was told: so a claim is never seen longer than its
-/// holder took it to be.
+/// holder took it to be. What one acquisition is told is stamped in the order in which it was told.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     events: Vec<Event>,

@@ -2,9 +2,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use lock_core::{BootTime, FencingToken, LockName};
+use lock_core::LockName;
 
-use crate::history::{Event, History, Line, What};
+use crate::history::{Event, History, Line, Probe};
 
 /// A rule that every history of locks obeys.
 ///
@@ -16,11 +16,15 @@ use crate::history::{Event, History, Line, What};
 pub enum Oracle {
     /// No two acquisitions of one lock take themselves for its holder at the same time.
     ClaimOverlap,
-    /// No grant is told while an earlier holder is still one, even if the new one ends at once.
+    /// No grant is told, or seen at the service, while an earlier holder is still one, even if the new one ends at once.
     PrematureGrant,
+    /// No acquisition takes itself for the holder again once it was told of its loss.
+    ClaimAfterLoss,
     /// No two grants of one lock have the same token.
     TokenTwice,
-    /// A grant that was asked for after another one was told has the higher token.
+    /// No acquisition is granted two tokens.
+    TokenChanged,
+    /// A grant that was asked for after another one was told, or seen at the service, has the higher token.
     TokenOrder,
     /// The service keeps nothing of a grant that was given back, and lets what nobody extends any more end in time.
     GhostLock,
@@ -38,39 +42,33 @@ pub struct Violation {
     pub evidence: Vec<Line>,
 }
 
-/// One acquisition that was granted, from its events.
-#[derive(Clone, Copy, Debug)]
-struct Hold {
-    op: u64,
-    token: FencingToken,
-    asked: BootTime,
-    granted: BootTime,
-    /// When its holder ceased to take itself for one.
-    end: BootTime,
-}
-
 impl History {
-    /// Every broken rule of those that need no look at the service: [`ghosts`](Self::ghosts) has that one. None of a sound
-    /// history.
+    /// Every broken rule of those that need no [`Limits`](crate::Limits): [`ghosts`](Self::ghosts) has the other one. None of
+    /// a sound history.
+    ///
+    /// A slow machine breaks none: who is told late, or asks the service late, proves less and never more. So nothing is
+    /// concluded from
+    ///
+    /// - an extension that comes after the deadline before it: the client may have extended the lease meanwhile on its own;
+    /// - one that comes after the release: its answer may have been on the way. The hold ends when the release is sent all the
+    ///   same;
+    /// - a look at the service that shows nobody, or an older token, while somebody holds the lock: a service may answer from
+    ///   a copy that lags behind.
     pub fn violations(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
-        for holds in self.holds_by_lock().values_mut() {
-            holds.sort_by_key(|hold| hold.granted);
+        for events in self.by_acquisition().values() {
+            violations.extend(self.changed_token(events));
+            violations.extend(self.claim_after_loss(events));
+        }
+        let probes = self.probes_by_lock();
+        for (name, holds) in &self.holds_by_lock() {
+            let probes = probes.get(name).map(Vec::as_slice).unwrap_or_default();
             violations.extend(self.overlaps(holds));
+            violations.extend(self.successors_seen(holds, probes));
             violations.extend(self.tokens_twice(holds));
-            violations.extend(self.tokens_out_of_order(holds));
+            violations.extend(self.tokens_out_of_order(holds, probes));
         }
         violations
-    }
-
-    fn holds_by_lock(&self) -> HashMap<&LockName, Vec<Hold>> {
-        let mut holds: HashMap<_, Vec<_>> = HashMap::new();
-        for events in self.by_acquisition().values() {
-            if let Some(hold) = Hold::of(events) {
-                holds.entry(&events[0].name).or_default().push(hold);
-            }
-        }
-        holds
     }
 
     /// The events of each acquisition, by time.
@@ -82,60 +80,18 @@ impl History {
         by_op
     }
 
-    /// `holds` by grant: each is compared with the one before it that lasts longest.
-    fn overlaps(&self, holds: &[Hold]) -> Vec<Violation> {
-        let mut violations = Vec::new();
-        let mut longest: Option<Hold> = None;
-        for hold in holds {
-            if let Some(before) = longest.filter(|before| hold.granted < before.end) {
-                let both_hold = before.end.min(hold.end).since(hold.granted);
-                let early = before.end.since(hold.granted);
-                violations.push(self.violation(Oracle::PrematureGrant, early, before, *hold));
-                if !both_hold.is_zero() {
-                    violations.push(self.violation(Oracle::ClaimOverlap, both_hold, before, *hold));
-                }
-            }
-            if longest.is_none_or(|before| before.end < hold.end) {
-                longest = Some(*hold);
-            }
+    fn probes_by_lock(&self) -> HashMap<&LockName, Vec<&Probe>> {
+        let mut by_lock: HashMap<_, Vec<_>> = HashMap::new();
+        for probe in self.probes() {
+            by_lock.entry(&probe.name).or_default().push(probe);
         }
-        violations
+        by_lock
     }
 
-    fn tokens_twice(&self, holds: &[Hold]) -> Vec<Violation> {
-        let mut seen: HashMap<FencingToken, Hold> = HashMap::new();
-        let mut violations = Vec::new();
-        for hold in holds {
-            if let Some(before) = seen.insert(hold.token, *hold) {
-                violations.push(self.violation(Oracle::TokenTwice, Duration::ZERO, before, *hold));
-            }
-        }
-        violations
-    }
-
-    /// `holds` by grant: each is compared with the highest token that was told before it asked.
-    fn tokens_out_of_order(&self, holds: &[Hold]) -> Vec<Violation> {
-        let mut highest: Vec<Hold> = Vec::with_capacity(holds.len());
-        for hold in holds {
-            highest.push(match highest.last() {
-                Some(before) if before.token >= hold.token => *before,
-                _ => *hold,
-            });
-        }
-        let mut violations = Vec::new();
-        for hold in holds {
-            let told_before = holds.partition_point(|other| other.granted < hold.asked);
-            let before = told_before.checked_sub(1).map(|last| highest[last]);
-            if let Some(before) = before.filter(|before| before.token >= hold.token) {
-                violations.push(self.violation(Oracle::TokenOrder, Duration::ZERO, before, *hold));
-            }
-        }
-        violations
-    }
-
-    fn violation(&self, oracle: Oracle, duration: Duration, before: Hold, after: Hold) -> Violation {
-        let evidence = self.events().iter().filter(|event| event.op == before.op || event.op == after.op);
-        Violation { oracle, duration, evidence: evidence.cloned().map(Line::from).collect() }
+    /// With what these acquisitions did, and what was seen, for evidence.
+    pub(crate) fn violation(&self, oracle: Oracle, duration: Duration, ops: &[u64], seen: Option<&Probe>) -> Violation {
+        let events = self.events().iter().filter(|event| ops.contains(&event.op)).cloned().map(Line::from);
+        Violation { oracle, duration, evidence: events.chain(seen.cloned().map(Line::from)).collect() }
     }
 }
 
@@ -157,33 +113,14 @@ impl Violation {
     }
 }
 
-impl Hold {
-    /// From the grant that was told to the first of: the release that was sent, the loss that was told, the deadline.
-    fn of(events: &[&Event]) -> Option<Self> {
-        let (granted, token, mut until) = events.iter().find_map(|event| match event.what {
-            What::Granted { token, until } => Some((event.at, token, until)),
-            _ => None,
-        })?;
-        let mut ended = None;
-        for event in events {
-            match event.what {
-                What::Extended { until: extended } => until = until.max(extended),
-                What::Releases | What::Lost => ended = ended.or(Some(event.at)),
-                _ => {}
-            }
-        }
-        let asked = events.iter().find(|event| event.what == What::Asks).map_or(granted, |event| event.at);
-        let end = ended.map_or(until, |ended| ended.min(until));
-        Some(Self { op: events[0].op, token, asked, granted, end })
-    }
-}
-
 impl fmt::Display for Oracle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ClaimOverlap => "two held one lock at the same time",
             Self::PrematureGrant => "a lock was granted while its holder still had it",
+            Self::ClaimAfterLoss => "a holder went on after it was told of its loss",
             Self::TokenTwice => "two grants of one lock have the same token",
+            Self::TokenChanged => "one acquisition was granted two tokens",
             Self::TokenOrder => "a later grant does not have the higher token",
             Self::GhostLock => "the service keeps a lock that nobody can have any more",
         })
@@ -202,7 +139,10 @@ impl fmt::Display for Violation {
 
 #[cfg(test)]
 mod tests {
+    use lock_core::{BootTime, FencingToken};
+
     use super::*;
+    use crate::history::What;
 
     fn at(millis: u64) -> BootTime {
         BootTime::from_boot(Duration::from_millis(millis))
@@ -220,8 +160,19 @@ mod tests {
         What::Granted { token: FencingToken::new(token).unwrap(), until: at(until) }
     }
 
+    /// What the service shows in an answer that takes from `sent` to `answered`.
+    fn shows(sent: u64, answered: u64, token: u64) -> Probe {
+        let name = LockName::new("a").unwrap();
+        Probe::new(at(sent), at(answered), name, vec![Some(FencingToken::new(token).unwrap())])
+    }
+
     fn broken(ops: &[Vec<Event>]) -> Vec<Oracle> {
-        History::new(ops.concat()).violations().into_iter().map(|violation| violation.oracle).collect()
+        broken_with(ops, None)
+    }
+
+    fn broken_with(ops: &[Vec<Event>], seen: impl IntoIterator<Item = Probe>) -> Vec<Oracle> {
+        let lines = ops.concat().into_iter().map(Line::from).chain(seen.into_iter().map(Line::from));
+        History::new(lines).violations().into_iter().map(|violation| violation.oracle).collect()
     }
 
     #[test]
@@ -271,6 +222,61 @@ mod tests {
     }
 
     #[test]
+    fn a_grant_that_was_over_when_it_was_told_comes_not_too_early() {
+        let second = || op(2, 1, &[(10, granted(2, 1000))]);
+        assert_eq!(broken(&[op(1, 0, &[(12, granted(1, 9))]), second()]), []);
+        assert_eq!(broken(&[op(1, 0, &[(12, granted(1, 12))]), second()]), [Oracle::PrematureGrant]);
+    }
+
+    #[test]
+    fn a_grant_that_only_the_service_shows_may_come_too_early_too() {
+        let held = [op(1, 0, &[(10, granted(1, 1000)), (100, What::Releases)])];
+        // Its own token, an older one, and the next one at the very moment of its beginning or end.
+        let sound = [shows(20, 30, 1), shows(10, 30, 2), shows(90, 100, 2)];
+        assert_eq!(broken_with(&held, sound), []);
+        assert_eq!(broken_with(&held, [shows(11, 99, 2)]), [Oracle::PrematureGrant]);
+        // An answer that took longer than the hold hides no other one.
+        assert_eq!(broken_with(&held, [shows(11, 200, 2), shows(12, 20, 2)]), [Oracle::PrematureGrant]);
+        let late = [op(1, 0, &[(120, granted(1, 100))])];
+        assert_eq!(broken_with(&late, [shows(105, 110, 2)]), []);
+    }
+
+    #[test]
+    fn an_older_token_may_be_seen_while_somebody_holds_the_lock() {
+        let first = op(1, 0, &[(10, granted(1, 1000)), (20, What::Releases)]);
+        let second = op(2, 5, &[(30, granted(2, 1000))]);
+        assert_eq!(broken_with(&[first, second], [shows(40, 50, 1)]), []);
+    }
+
+    #[test]
+    fn a_holder_that_goes_on_after_its_loss_is_found() {
+        let lost = |then: u64, until| {
+            op(1, 0, &[(10, granted(1, 1000)), (500, What::Lost), (then, What::Extended { until: at(until) })])
+        };
+        assert_eq!(broken(&[lost(600, 501)]), [Oracle::ClaimAfterLoss]);
+        // What it was told up to then, and what was no longer than that.
+        assert_eq!(broken(&[lost(499, 2000)]), []);
+        assert_eq!(broken(&[lost(500, 2000)]), []);
+        assert_eq!(broken(&[lost(600, 500)]), []);
+    }
+
+    #[test]
+    fn an_extension_that_is_told_after_the_deadline_or_the_release_proves_nothing() {
+        let late = op(1, 0, &[(10, granted(1, 100)), (150, What::Extended { until: at(300) })]);
+        assert_eq!(broken(&[late]), []);
+        let extended = (21, What::Extended { until: at(1500) });
+        let first = op(1, 0, &[(10, granted(1, 1000)), (20, What::Releases), extended, (22, What::Released)]);
+        assert_eq!(broken(&[first, op(2, 5, &[(30, granted(2, 900))])]), []);
+    }
+
+    #[test]
+    fn two_tokens_for_one_acquisition_are_found() {
+        let told_twice = |token| op(1, 0, &[(10, granted(1, 1000)), (50, granted(token, 1000))]);
+        assert_eq!(broken(&[told_twice(1)]), []);
+        assert_eq!(broken(&[told_twice(2)]), [Oracle::TokenChanged]);
+    }
+
+    #[test]
     fn a_token_given_twice_is_found() {
         let first = op(1, 0, &[(10, granted(7, 1000)), (20, What::Releases)]);
         // It asked before the first was told of its grant: no order is known between the two.
@@ -290,6 +296,24 @@ mod tests {
         let first = op(1, 0, &[(10, granted(2, 1000)), (20, What::Releases)]);
         let second = op(2, 5, &[(30, granted(1, 1000))]);
         assert_eq!(broken(&[first, second]), []);
+    }
+
+    #[test]
+    fn a_token_that_the_service_showed_is_known() {
+        let gave_up = op(1, 0, &[(20, What::GaveUp)]);
+        let next = |token| op(2, 30, &[(40, granted(token, 1000))]);
+        assert_eq!(broken_with(&[gave_up.clone(), next(4)], [shows(10, 29, 3)]), []);
+        assert_eq!(broken_with(&[gave_up.clone(), next(3)], [shows(10, 29, 3)]), [Oracle::TokenOrder]);
+        // Before it was shown, nobody knew.
+        assert_eq!(broken_with(&[gave_up, next(3)], [shows(10, 30, 3)]), []);
+    }
+
+    #[test]
+    fn one_who_may_have_asked_at_any_time_may_have_any_token() {
+        let first = op(1, 0, &[(10, granted(2, 1000)), (20, What::Releases)]);
+        let mut second = op(2, 15, &[(30, granted(1, 1000))]);
+        second.remove(0);
+        assert_eq!(broken_with(&[first, second], [shows(16, 18, 2)]), []);
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Recorder {
 }
 
 impl Acquisition {
-    /// Takes down what happens now.
+    /// Takes down what happens now. One task does it at a time, so that nothing overtakes what was told before.
     pub fn record(&self, what: What) {
         self.recorder.write(Event::new(self.recorder.clock.now(), self.number, self.name.clone(), what).into());
     }
