@@ -59,7 +59,7 @@ async fn a_released_lock_can_be_had_at_once(t: &Trial) {
 }
 
 /// Field cases A27 and A41. A name is compared whole and byte by byte, whatever the service does with slashes, prefixes,
-/// patterns and case.
+/// patterns, case and hashes.
 async fn names_that_are_almost_the_same_are_independent(t: &Trial) {
     let (one, other) = (t.contender(), t.contender());
     let mut holders = Vec::new();
@@ -81,14 +81,17 @@ async fn names_that_are_almost_the_same_are_independent(t: &Trial) {
 fn names_like(base: &str) -> Vec<LockName> {
     let ends = [
         "", " ", "/", "//", "/b", "//b", "b", ".", "/.", "/..", "%", "%2F", "%2f", "*", "?", "[a]", "{", "}", "{}",
-        "{a}", ":", ":0", "\\", "'", "\"", "$x", "~", "\u{a0}", "\u{e9}", "e\u{301}", "\u{5d0}", "🔒", "\u{ffff}",
+        "{a}", ":", ":0", "\\", "'", "\"", "$x", "~", "\u{a0}", "\u{e9}", "e\u{301}", "e", "\u{5d0}", "🔒", "\u{ffff}",
+        "\u{df}", "s", "ss", "+", "#", "#a", "&", ";", ",", "@", "_",
     ];
+    // These have the same CRC-32, and those the same hash in Java.
+    let collisions = ["plumless", "buckeroo", "Aa", "BB"];
     let beginnings = ["/", " ", ".", "../", "{}", "file:///"];
     let longest = format!("{base}{}", "x".repeat(LockName::MAX_BYTES - base.len()));
     let almost_the_longest = format!("{}y", &longest[1..]);
     let mut names =
         vec![base.to_uppercase(), format!("{{{base}}}"), longest[1..].to_owned(), almost_the_longest, longest];
-    names.extend(ends.map(|end| format!("{base}{end}")));
+    names.extend(ends.into_iter().chain(collisions).map(|end| format!("{base}{end}")));
     names.extend(beginnings.map(|beginning| format!("{beginning}{base}")));
     names
         .into_iter()

@@ -13,6 +13,8 @@ cases! { "2_floor":
     an_extension_lives_as_long_as_promised,
     a_repeated_ask_promises_only_what_it_keeps,
     a_grant_outlives_the_refusals_of_others,
+    a_grant_outlives_a_shorter_one_of_its_client,
+    a_grant_to_a_waiter_lives_as_long_as_promised needs Fifo,
 }
 
 async fn a_grant_lives_as_long_as_promised(t: &Trial) {
@@ -55,6 +57,28 @@ async fn a_grant_outlives_the_refusals_of_others(t: &Trial) {
         other.sibling().with_ttl(t.ttl()).is_refused().await;
     }
     holder.extends().await;
+}
+
+/// Where claims share a session, the later one may be promised less than it asked for, and not more than the session lives.
+async fn a_grant_outlives_a_shorter_one_of_its_client(t: &Trial) {
+    let ttl = (t.ttl() * 2).min(t.capabilities().ttl_max);
+    let mut longer = t.contender().with_ttl(ttl);
+    let mut shorter = longer.sibling_for(&t.name_with("/shorter")).with_ttl(t.ttl());
+    shorter.acquires().await;
+    longer.acquires().await;
+    nobody_else_is_granted_before_the_promise_ends(t, &longer).await;
+}
+
+/// The grant begins when it is made, and not with the place in the queue.
+async fn a_grant_to_a_waiter_lives_as_long_as_promised(t: &Trial) {
+    let mut holder = t.contender();
+    let mut waiter = t.contender().with_ttl(t.ttl()).queueing();
+    holder.acquires().await;
+    waiter.is_refused().await;
+    tokio::time::sleep(t.ttl() / 2).await;
+    holder.releases().await;
+    waiter.acquires().await;
+    nobody_else_is_granted_before_the_promise_ends(t, &waiter).await;
 }
 
 /// Asks on and on. A grant whose answer came after the end of the promise proves nothing, so a slow machine can't fail this.

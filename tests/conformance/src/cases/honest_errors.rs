@@ -1,5 +1,6 @@
 //! What is known is answered; an error says that something is not known, or can't be done.
 use lock_core::{Backend, ErrorKind};
+use tokio::time::timeout;
 
 use crate::case::cases;
 use crate::failure::ensure;
@@ -11,6 +12,8 @@ cases! { "10_honest_errors":
     what_is_gone_is_an_answer,
     what_the_backend_cannot_do_is_unsupported,
     a_call_without_an_answer_is_neither_yes_nor_no needs Link,
+    a_listing_without_an_answer_is_not_empty needs Link List,
+    taking_a_lock_away_without_an_answer_is_neither_yes_nor_no needs Link ForceRelease,
     an_answer_belongs_to_its_own_call,
     an_answer_belongs_to_its_own_call_also_when_it_is_late needs Link,
 }
@@ -75,6 +78,35 @@ async fn a_call_without_an_answer_is_neither_yes_nor_no(t: &Trial) {
         stranger.asks_without_an_answer().await;
         holder.extends_without_an_answer().await;
         holder.releases_without_an_answer().await;
+        link.set(Network::Healthy);
+    }
+}
+
+async fn a_listing_without_an_answer_is_not_empty(t: &Trial) {
+    for network in [Network::RepliesLost, Network::Silent, Network::Refused] {
+        let (client, link) = t.contender_over_link();
+        client.sibling_for(&t.name_with(format_args!("/{network:?}"))).acquires().await;
+        link.set(network);
+        let listed = timeout(t.ttl(), client.backend().list(t.name().as_str(), None)).await;
+        ensure!(
+            !matches!(listed, Ok(Ok(_))),
+            "list could not be answered ({network:?}), and the answer was {listed:?}"
+        );
+        link.set(Network::Healthy);
+    }
+}
+
+async fn taking_a_lock_away_without_an_answer_is_neither_yes_nor_no(t: &Trial) {
+    for network in [Network::RepliesLost, Network::Silent, Network::Refused] {
+        let (client, link) = t.contender_over_link();
+        let mut holder = client.sibling_for(&t.name_with(format_args!("/{network:?}")));
+        holder.acquires().await;
+        link.set(network);
+        let taken = timeout(t.ttl(), client.backend().force_release(holder.name(), None)).await;
+        ensure!(
+            !matches!(taken, Ok(Ok(_))),
+            "force_release could not be answered ({network:?}), and the answer was {taken:?}"
+        );
         link.set(Network::Healthy);
     }
 }

@@ -1,18 +1,23 @@
 //! Who looks sees what is there, and changes nothing by it.
 use std::time::Duration;
 
-use lock_core::Backend;
+use lock_core::{Backend, LockName};
 use tokio::time::sleep;
 
-use crate::Trial;
 use crate::case::cases;
 use crate::failure::{ensure, refute};
 use crate::locking::{Ending, Locking};
+use crate::{Contender, Trial};
 
 cases! { "looking":
     a_holder_is_shown_with_what_it_said_of_itself,
     what_is_left_is_shown_and_falls,
+    what_is_left_of_the_longest_ttl_is_shown,
+    what_is_left_after_an_extension_is_shown needs TtlChange,
     held_locks_are_listed_in_the_order_of_their_names needs List,
+    names_are_listed_in_the_order_of_their_bytes needs List,
+    many_held_locks_are_all_listed needs List,
+    what_ran_out_is_not_listed needs List,
     a_listing_goes_on_after_a_name needs List,
 }
 
@@ -46,6 +51,33 @@ async fn what_is_left_is_shown_and_falls(t: &Trial) {
 /// A good second: some services tell in whole seconds what is left.
 const A_SECOND: Duration = Duration::from_millis(1100);
 
+/// Nobody can wait for its end: a service that keeps less than it promised shows that, if it shows anything.
+async fn what_is_left_of_the_longest_ttl_is_shown(t: &Trial) {
+    let mut holder = t.contender().with_ttl(t.capabilities().ttl_max);
+    holder.acquires().await;
+    what_is_shown_to_be_left_is_as_promised(t, &holder).await;
+    holder.releases().await;
+}
+
+async fn what_is_left_after_an_extension_is_shown(t: &Trial) {
+    let mut holder = t.contender().with_ttl(t.long_ttl() / 4);
+    holder.acquires().await;
+    holder = holder.with_ttl(t.long_ttl());
+    holder.extends().await;
+    what_is_shown_to_be_left_is_as_promised(t, &holder).await;
+}
+
+async fn what_is_shown_to_be_left_is_as_promised(t: &Trial, holder: &Contender) {
+    let asked = t.clock().now();
+    let left = t.holder().await.and_then(|holder| holder.remaining);
+    let promised = holder.promised_until().since(asked);
+    let passed = t.clock().now().since(asked);
+    ensure!(
+        left.is_none_or(|left| left + passed + A_SECOND >= promised),
+        "{holder} was promised {promised:?}, and {left:?} is shown to be left"
+    );
+}
+
 /// The prefix is text: a service's patterns and separators mean nothing in it.
 async fn held_locks_are_listed_in_the_order_of_their_names(t: &Trial) {
     let client = t.client();
@@ -59,6 +91,40 @@ async fn held_locks_are_listed_in_the_order_of_their_names(t: &Trial) {
     let listed: Vec<_> = listed.into_iter().map(|holder| holder.name).collect();
     let expected = ["*", "*/", "*a", "*b"].map(|end| t.name_with(end));
     ensure!(listed == expected, "of the held names those with the prefix are {expected:?}; listed were {listed:?}");
+}
+
+/// Neither by letters, nor by accents, nor by the halves of a character.
+async fn names_are_listed_in_the_order_of_their_bytes(t: &Trial) {
+    let one = t.contender();
+    let names = ["B", "Z", "_", "a", "b", "z", "\u{e9}", "\u{ffff}", "🔒"].map(|end| t.name_with(end));
+    for name in &names {
+        one.sibling_for(name).acquires().await;
+    }
+    let listed = names_listed(t).await;
+    ensure!(listed == names, "the held names are {names:?}; listed were {listed:?}");
+}
+
+async fn many_held_locks_are_all_listed(t: &Trial) {
+    let (one, many) = (t.contender(), t.many(300));
+    for number in 0..many {
+        one.sibling_for(&t.name_with(format_args!("/{number}"))).acquires().await;
+    }
+    let listed = names_listed(t).await.len();
+    ensure!(listed == many, "{many} locks are held, and {listed} were listed");
+}
+
+async fn what_ran_out_is_not_listed(t: &Trial) {
+    let mut first = t.contender().with_ttl(t.ttl());
+    first.acquires().await;
+    first.falls_silent().await;
+    let listed = names_listed(t).await;
+    ensure!(listed.is_empty(), "the lease of {first} ran out, and listed was {listed:?}");
+}
+
+/// The held locks among those that the case names.
+async fn names_listed(t: &Trial) -> Vec<LockName> {
+    let listed = t.client().list(t.name().as_str()).await.succeeds();
+    listed.into_iter().map(|holder| holder.name).collect()
 }
 
 async fn a_listing_goes_on_after_a_name(t: &Trial) {

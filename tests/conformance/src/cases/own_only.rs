@@ -1,19 +1,27 @@
 //! A release ends what its owner has, and nothing else.
-use lock_core::Release;
+use lock_core::{Attempt, Backend, Ceiling, Extension, FencingToken, Release};
+use tokio::time::{sleep, timeout};
 
 use crate::Trial;
 use crate::case::cases;
 use crate::failure::ensure;
+use crate::service::Network;
 
 cases! { "6_own_only":
     a_stranger_releases_nothing,
     of_many_who_release_only_the_holder_frees_the_lock,
     a_late_release_leaves_the_successor_alone,
+    a_slow_release_leaves_the_successor_alone needs Link,
+    a_slow_extension_leaves_the_successor_alone needs Link,
     a_release_leaves_the_clients_other_locks_alone,
+    a_claim_that_ran_out_leaves_the_clients_other_locks_alone,
     a_release_leaves_nothing_behind,
     leaving_the_queue_leaves_the_holder_alone,
+    leaving_the_queue_leaves_the_other_waiters_alone needs Fifo,
     a_lock_that_is_taken_away_is_gone_for_its_holder needs ForceRelease,
+    a_lock_that_is_taken_away_leaves_the_waiters_their_places needs Fifo ForceRelease,
     only_the_holder_with_the_given_token_loses_the_lock needs ForceRelease,
+    taking_away_what_nobody_holds_does_nothing needs ForceRelease,
     the_service_keeps_one_entry_of_a_grant_and_none_after_its_release needs Look,
     what_the_service_forgot_can_be_had_and_its_holder_harms_nobody needs Evict,
 }
@@ -52,6 +60,52 @@ async fn a_late_release_leaves_the_successor_alone(t: &Trial) {
     t.contender().is_refused().await;
 }
 
+/// The lease runs out while the answers are on their way: a release in two steps would delete what it did not look at.
+async fn a_slow_release_leaves_the_successor_alone(t: &Trial) {
+    let (client, link) = t.contender_over_link();
+    let (mut first, mut successor) = (client.sibling().with_ttl(t.ttl()), t.contender());
+    first.acquires().await;
+    link.set(Network::Slow(t.ttl() * 2));
+    let (backend, claim, patience) = (first.backend(), first.claim(), t.patience());
+    // What it answers, if it does, is not the point.
+    let releasing = tokio::spawn(async move { timeout(patience, backend.release(&claim)).await.ok() });
+    while let Attempt::Contended(_) = successor.tries().await.answer {
+        sleep(t.ttl() / 20).await;
+    }
+    t.all([releasing]).await;
+    link.set(Network::Healthy);
+    successor.extends().await;
+}
+
+/// The lease runs out while the answers are on their way: an extension in two steps would extend what it did not look at.
+async fn a_slow_extension_leaves_the_successor_alone(t: &Trial) {
+    let (client, link) = t.contender_over_link();
+    let (mut first, mut successor) = (client.sibling().with_ttl(t.ttl()), t.contender());
+    first.acquires().await;
+    sleep(t.ttl() / 2).await;
+    link.set(Network::Slow(t.ttl() * 2));
+    let (backend, claim, patience, clock) = (first.backend(), first.claim(), t.patience(), t.clock().clone());
+    let extending = tokio::spawn(async move {
+        let sent = clock.now();
+        (sent, timeout(patience, backend.extend(&claim)).await)
+    });
+    let granted = loop {
+        let told = successor.tries().await;
+        if let Attempt::Granted(_) = told.answer {
+            break told.answered;
+        }
+        sleep(t.ttl() / 20).await;
+    };
+    for (sent, extended) in t.all([extending]).await {
+        if let Ok(Ok(Extension::Extended { ttl, .. })) = extended {
+            let early = t.promised_until(sent, ttl).since(granted);
+            ensure!(early.is_zero(), "{successor} was granted the lock {early:?} before {first} may lose it");
+        }
+    }
+    link.set(Network::Healthy);
+    successor.extends().await;
+}
+
 async fn a_release_leaves_the_clients_other_locks_alone(t: &Trial) {
     let mut kept = t.contender();
     kept.acquires().await;
@@ -60,6 +114,21 @@ async fn a_release_leaves_the_clients_other_locks_alone(t: &Trial) {
         given_back.acquires().await;
         given_back.releases().await;
     }
+    kept.extends().await;
+    t.contender().is_refused().await;
+}
+
+/// Only claims that share a session may end together.
+async fn a_claim_that_ran_out_leaves_the_clients_other_locks_alone(t: &Trial) {
+    if t.capabilities().ceiling == Ceiling::Session {
+        return;
+    }
+    let mut kept = t.contender();
+    kept.acquires().await;
+    let mut ran_out = kept.sibling_for(&t.name_with("/1")).with_ttl(t.ttl());
+    ran_out.acquires().await;
+    ran_out.falls_silent().await;
+    ran_out.has_lost().await;
     kept.extends().await;
     t.contender().is_refused().await;
 }
@@ -86,6 +155,18 @@ async fn leaving_the_queue_leaves_the_holder_alone(t: &Trial) {
     t.contender().acquires().await;
 }
 
+async fn leaving_the_queue_leaves_the_other_waiters_alone(t: &Trial) {
+    let mut holder = t.contender();
+    let (mut leaves, mut stays) = (t.contender().queueing(), t.contender().queueing());
+    holder.acquires().await;
+    leaves.is_refused().await;
+    stays.is_refused().await;
+    leaves.has_nothing_to_release().await;
+    holder.releases().await;
+    t.contender().is_refused().await;
+    stays.acquires().await;
+}
+
 /// Field case A35: the operator removes a lock that seems stuck, and its holder is still there.
 async fn a_lock_that_is_taken_away_is_gone_for_its_holder(t: &Trial) {
     let mut evicted = t.contender();
@@ -97,6 +178,16 @@ async fn a_lock_that_is_taken_away_is_gone_for_its_holder(t: &Trial) {
     evicted.has_lost().await;
     evicted.has_nothing_to_release().await;
     successor.extends().await;
+}
+
+async fn a_lock_that_is_taken_away_leaves_the_waiters_their_places(t: &Trial) {
+    let mut holder = t.contender();
+    let mut waiter = t.contender().queueing();
+    holder.acquires().await;
+    waiter.is_refused().await;
+    t.takes_away(None).await;
+    t.contender().is_refused().await;
+    waiter.acquires().await;
 }
 
 async fn only_the_holder_with_the_given_token_loses_the_lock(t: &Trial) {
@@ -111,6 +202,17 @@ async fn only_the_holder_with_the_given_token_loses_the_lock(t: &Trial) {
     let release = t.takes_away(Some(token)).await;
     ensure!(release == Release::Released, "token {token} holds, and taking its lock away answered {release:?}");
     second.has_lost().await;
+}
+
+async fn taking_away_what_nobody_holds_does_nothing(t: &Trial) {
+    let release = t.takes_away(None).await;
+    ensure!(release == Release::NotHeld, "nobody ever held the lock, and taking it away answered {release:?}");
+    let mut holder = t.contender();
+    let token = holder.acquires().await.token;
+    let next = FencingToken::new(token.as_u64() + 1).expect("no service is so near to the largest token");
+    let release = t.takes_away(Some(next)).await;
+    ensure!(release == Release::NotHeld, "token {token} holds, and taking away that of {next} answered {release:?}");
+    holder.extends().await;
 }
 
 async fn the_service_keeps_one_entry_of_a_grant_and_none_after_its_release(t: &Trial) {

@@ -11,6 +11,7 @@ use crate::failure::{ensure, refute};
 cases! { "watching":
     a_free_lock_calls_at_once needs PushedWakeup,
     a_release_calls_a_waiter needs PushedWakeup,
+    taking_a_lock_away_calls_a_waiter needs PushedWakeup ForceRelease,
     no_release_is_missed needs PushedWakeup,
     one_watch_given_up_leaves_the_others needs PushedWakeup,
     a_place_that_is_gone_calls_at_once needs Fifo PushedWakeup,
@@ -37,6 +38,16 @@ async fn a_release_calls_a_waiter(t: &Trial) {
         holder.releases().await;
         t.all([waiting]).await;
     }
+}
+
+async fn taking_a_lock_away_calls_a_waiter(t: &Trial) {
+    let (mut holder, mut waiter) = (t.contender(), t.contender());
+    holder.acquires().await;
+    waiter.is_refused().await;
+    let waiting = tokio::spawn(async move { waiter.is_called_for_its_turn().await });
+    sleep(t.ttl() / 10).await;
+    t.takes_away(None).await;
+    t.all([waiting]).await;
 }
 
 /// Field case A16. The release falls before, into and after the moment at which the watch is armed.

@@ -26,6 +26,9 @@ mutants! {
     ReportsUnknownAsContended: "10_honest_errors::a_call_without_an_answer_is_neither_yes_nor_no",
     ReportsUnknownAsLost: "10_honest_errors::a_call_without_an_answer_is_neither_yes_nor_no",
     ReportsUnknownAsNotHeld: "10_honest_errors::a_call_without_an_answer_is_neither_yes_nor_no",
+    ListsNothingWhenUnknown: "10_honest_errors::a_listing_without_an_answer_is_not_empty",
+    ReportsUnknownAsNotHeldToTheOperator:
+        "10_honest_errors::taking_a_lock_away_without_an_answer_is_neither_yes_nor_no",
 }
 
 /// A blocking call of the service, with a limit of ten seconds.
@@ -203,5 +206,27 @@ struct ReportsUnknownAsNotHeld;
 impl Flaw for ReportsUnknownAsNotHeld {
     async fn release(&self, sound: &Remote, claim: &Claim) -> Result<Release> {
         Ok(sound.release(claim).await.unwrap_or(Release::NotHeld))
+    }
+}
+
+/// No answer has no rows.
+#[derive(Clone, Default)]
+struct ListsNothingWhenUnknown;
+
+#[async_trait]
+impl Flaw for ListsNothingWhenUnknown {
+    async fn list(&self, sound: &Remote, prefix: &str, after: Option<&LockName>) -> Result<Page<Holder>> {
+        Ok(sound.list(prefix, after).await.unwrap_or_else(|_| Page::last(Vec::new())))
+    }
+}
+
+/// What was not deleted was not there.
+#[derive(Clone, Default)]
+struct ReportsUnknownAsNotHeldToTheOperator;
+
+#[async_trait]
+impl Flaw for ReportsUnknownAsNotHeldToTheOperator {
+    async fn force_release(&self, sound: &Remote, name: &LockName, only: Option<FencingToken>) -> Result<Release> {
+        Ok(sound.force_release(name, only).await.unwrap_or(Release::NotHeld))
     }
 }

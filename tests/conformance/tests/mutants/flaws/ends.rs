@@ -1,9 +1,14 @@
 //! A grant ends earlier than promised, or never.
+use std::collections::HashMap;
 use std::time::Duration;
 
-use lock_core::{Attempt, Backend, Capabilities, Claim, Contention, Extension, Grant, LockName, Result, async_trait};
+use lock_core::{
+    Attempt, Backend, Capabilities, Claim, Contention, Extension, Grant, LockName, OwnerId, Release, Result,
+    async_trait,
+};
+use tokio::time::Instant;
 
-use crate::mutant::{Flaw, mutants};
+use crate::mutant::{Flaw, Notes, mutants};
 use crate::remote::Remote;
 
 mutants! {
@@ -13,11 +18,16 @@ mutants! {
     ExtendsNothing: "2_floor::an_extension_lives_as_long_as_promised",
     PromisesTheWholeTtlOnARetry: "2_floor::a_repeated_ask_promises_only_what_it_keeps",
     OverwritesTheHolder: "2_floor::a_grant_outlives_the_refusals_of_others",
+    HasOneTtlForAClient: "2_floor::a_grant_outlives_a_shorter_one_of_its_client",
+    CountsALeaseFromTheLastAskInTheQueue: "2_floor::a_grant_to_a_waiter_lives_as_long_as_promised",
+    RoundsUpAndDoesNotSay: "3_ceiling::a_ttl_between_two_seconds_ends_in_time",
+    ExtendsTheHolderByRefusing: "3_ceiling::a_grant_ends_of_itself_while_others_ask",
     NeverExpires: "3_ceiling::a_grant_ends_of_itself",
     NeverExpiresOnceExtended: "3_ceiling::an_extended_grant_ends_of_itself",
     AddsExtensionsUp: "3_ceiling::extensions_do_not_add_up",
     GuardsItsRecordWithoutEnd: "3_ceiling::an_ask_given_up_at_any_point_leaves_nothing_that_stays",
     KeepsPlacesForEver: "3_ceiling::a_place_in_the_queue_ends_of_itself",
+    RenewsNoPlace: "3_ceiling::a_place_that_is_asked_for_again_lives_on",
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -205,5 +215,112 @@ impl Flaw for KeepsPlacesForEver {
             sound.try_acquire(&asking_for(claim, HOUR)).await?;
         }
         Ok(attempt)
+    }
+}
+
+/// All claims of a client hang on one session, with the ttl of the first of them.
+#[derive(Clone, Default)]
+struct HasOneTtlForAClient(Notes<Option<Duration>>);
+
+#[async_trait]
+impl Flaw for HasOneTtlForAClient {
+    fn opened(&self) -> Self {
+        Self::default()
+    }
+
+    async fn try_acquire(&self, sound: &Remote, claim: &Claim) -> Result<Attempt> {
+        let ttl = *self.0.now().get_or_insert(claim.ttl);
+        acquires_for(sound, claim, ttl).await
+    }
+
+    async fn extend(&self, sound: &Remote, claim: &Claim) -> Result<Extension> {
+        let ttl = *self.0.now().get_or_insert(claim.ttl);
+        extends_by(sound, claim, ttl).await
+    }
+}
+
+/// The lease is made with the place in the queue, and the grant answers with the whole of it.
+#[derive(Clone, Default)]
+struct CountsALeaseFromTheLastAskInTheQueue(Notes<HashMap<OwnerId, Instant>>);
+
+#[async_trait]
+impl Flaw for CountsALeaseFromTheLastAskInTheQueue {
+    async fn try_acquire(&self, sound: &Remote, claim: &Claim) -> Result<Attempt> {
+        let asked = self.0.now().insert(claim.owner, Instant::now());
+        let waited = asked.map(|asked| asked.elapsed()).filter(|_| claim.may_queue).unwrap_or_default();
+        match acquires_for(sound, claim, claim.ttl.saturating_sub(waited)).await? {
+            // The place lives on from now.
+            Attempt::Contended(_) => sound.try_acquire(claim).await,
+            granted => Ok(granted),
+        }
+    }
+}
+
+/// A service that takes whole seconds, and a conversion that rounds up.
+#[derive(Clone, Default)]
+struct RoundsUpAndDoesNotSay;
+
+impl RoundsUpAndDoesNotSay {
+    fn rounds(ttl: Duration) -> Duration {
+        Duration::from_secs(ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0))
+    }
+}
+
+#[async_trait]
+impl Flaw for RoundsUpAndDoesNotSay {
+    fn promises(&self, mut sound: Capabilities) -> Capabilities {
+        sound.ttl_min = Duration::from_secs(1);
+        sound
+    }
+
+    async fn try_acquire(&self, sound: &Remote, claim: &Claim) -> Result<Attempt> {
+        acquires_for(sound, claim, Self::rounds(claim.ttl)).await
+    }
+
+    async fn extend(&self, sound: &Remote, claim: &Claim) -> Result<Extension> {
+        extends_by(sound, claim, Self::rounds(claim.ttl)).await
+    }
+}
+
+/// It sets the record if there is none, and then the record's end, whoever wrote it.
+#[derive(Clone, Default)]
+struct ExtendsTheHolderByRefusing(Notes<HashMap<LockName, Claim>>);
+
+#[async_trait]
+impl Flaw for ExtendsTheHolderByRefusing {
+    async fn try_acquire(&self, sound: &Remote, claim: &Claim) -> Result<Attempt> {
+        let attempt = sound.try_acquire(claim).await?;
+        let holder = match attempt {
+            Attempt::Granted(_) => self.0.now().insert(claim.name.clone(), claim.clone()).and(None),
+            Attempt::Contended(_) => self.0.now().get(&claim.name).cloned(),
+        };
+        if let Some(holder) = holder {
+            sound.extend(&asking_for(&holder, claim.ttl)).await?;
+        }
+        Ok(attempt)
+    }
+}
+
+/// A place ends a ttl after it was taken, and asking again does not move that.
+#[derive(Clone, Default)]
+struct RenewsNoPlace(Notes<HashMap<OwnerId, Instant>>);
+
+#[async_trait]
+impl Flaw for RenewsNoPlace {
+    async fn try_acquire(&self, sound: &Remote, claim: &Claim) -> Result<Attempt> {
+        let taken = *self.0.now().entry(claim.owner).or_insert_with(Instant::now);
+        let holder = sound.inspect(&claim.name).await?;
+        let holds = holder.is_some_and(|holder| holder.owner == claim.owner.to_string());
+        if claim.may_queue && !holds && taken.elapsed() > claim.ttl {
+            self.release(sound, claim).await?;
+        }
+        sound.try_acquire(claim).await
+    }
+
+    async fn release(&self, sound: &Remote, claim: &Claim) -> Result<Release> {
+        self.0.now().remove(&claim.owner);
+        let mut leaving = claim.clone();
+        leaving.unsure = false;
+        sound.release(&leaving).await
     }
 }

@@ -18,6 +18,10 @@ mutants! {
     ComposesNames: "1_exclusion::names_that_are_almost_the_same_are_independent",
     DecodesNames: "1_exclusion::names_that_are_almost_the_same_are_independent",
     TakesNamesForPaths: "1_exclusion::names_that_are_almost_the_same_are_independent",
+    FoldsAccents: "1_exclusion::names_that_are_almost_the_same_are_independent",
+    DecodesPlus: "1_exclusion::names_that_are_almost_the_same_are_independent",
+    CutsAtHash: "1_exclusion::names_that_are_almost_the_same_are_independent",
+    TakesAHashForTheName: "1_exclusion::names_that_are_almost_the_same_are_independent",
     RefusesBelowAHeldPrefix: "1_exclusion::names_that_are_almost_the_same_are_independent",
     ReleasesAllBelowAPrefix: "1_exclusion::names_that_are_almost_the_same_are_independent",
 }
@@ -159,6 +163,49 @@ struct TakesNamesForPaths;
 impl Flaw for TakesNamesForPaths {
     fn reads(&self, name: &str) -> String {
         name.replace("//", "/")
+    }
+}
+
+/// A collation that does not tell letters with and without accents apart.
+#[derive(Clone, Default)]
+struct FoldsAccents;
+
+impl Flaw for FoldsAccents {
+    fn reads(&self, name: &str) -> String {
+        name.replace('\u{e9}', "e").replace('\u{df}', "s")
+    }
+}
+
+/// It decodes names as a form's fields are decoded.
+#[derive(Clone, Default)]
+struct DecodesPlus;
+
+impl Flaw for DecodesPlus {
+    fn reads(&self, name: &str) -> String {
+        name.replace('+', " ")
+    }
+}
+
+/// A URL, whose fragment is not sent.
+#[derive(Clone, Default)]
+struct CutsAtHash;
+
+impl Flaw for CutsAtHash {
+    fn reads(&self, name: &str) -> String {
+        name.split('#').next().filter(|cut| !cut.is_empty()).unwrap_or(name).to_owned()
+    }
+}
+
+/// A lock of the service has a number and no name, and CRC-32 makes the one of the other.
+#[derive(Clone, Default)]
+struct TakesAHashForTheName;
+
+impl Flaw for TakesAHashForTheName {
+    fn reads(&self, name: &str) -> String {
+        let crc = name.bytes().fold(u32::MAX, |crc, byte| {
+            (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 * (crc & 1)))
+        });
+        format!("{crc:08x}")
     }
 }
 

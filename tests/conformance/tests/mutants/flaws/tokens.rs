@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lock_conformance::Service;
 use lock_core::{
-    Attempt, Backend, Capabilities, Claim, Extension, FencingToken, Holder, LockName, OwnerId, Release, Restart,
-    Result, async_trait,
+    Attempt, Backend, Capabilities, Claim, Contention, Extension, FencingToken, Holder, LockName, OwnerId, Release,
+    Restart, Result, async_trait,
 };
 
 use crate::mutant::{Flaw, Notes, mutants};
@@ -17,9 +17,12 @@ mutants! {
     CountsInEachClient: "8_tokens::tokens_rise_from_grant_to_grant",
     CountsInARecordThatExpires: "8_tokens::tokens_rise_when_a_lease_ran_out",
     CountsInARecordThatIsForced: "8_tokens::tokens_rise_when_a_lock_was_taken_away",
+    CountsOwnersAndNotGrants: "8_tokens::tokens_rise_when_a_claim_comes_back_after_its_end",
     TakesARevisionForAToken: "8_tokens::extending_keeps_the_token",
     IgnoresTheTokenSeen: "8_tokens::a_grant_is_above_the_highest_token_seen",
+    ForgetsTheTokenSeen: "8_tokens::a_grant_is_above_the_highest_token_seen",
     ShowsTheNextToken: "8_tokens::the_holder_is_shown_with_its_token",
+    RefusesWithTheNextToken: "8_tokens::a_refusal_tells_of_no_token_that_nobody_was_granted",
     CountsAnewAfterARestart: "8_tokens::tokens_rise_over_a_restart",
 }
 
@@ -155,6 +158,44 @@ impl Flaw for IgnoresTheTokenSeen {
         let mut claim = claim.clone();
         claim.above = None;
         sound.try_acquire(&claim).await
+    }
+}
+
+/// It takes the larger of its counter and what was seen, and counts on from its counter.
+#[derive(Clone, Default)]
+struct ForgetsTheTokenSeen;
+
+#[async_trait]
+impl Flaw for ForgetsTheTokenSeen {
+    async fn try_acquire(&self, sound: &Remote, claim: &Claim) -> Result<Attempt> {
+        let seen = claim.above.map_or(0, FencingToken::as_u64);
+        with_token(IgnoresTheTokenSeen.try_acquire(sound, claim).await?, |token| token.max(seen + 1))
+    }
+}
+
+/// It knows an owner again, and gives it the token that it had.
+#[derive(Clone, Default)]
+struct CountsOwnersAndNotGrants(Notes<HashMap<OwnerId, u64>>);
+
+#[async_trait]
+impl Flaw for CountsOwnersAndNotGrants {
+    async fn try_acquire(&self, sound: &Remote, claim: &Claim) -> Result<Attempt> {
+        with_token(sound.try_acquire(claim).await?, |token| *self.0.now().entry(claim.owner).or_insert(token))
+    }
+}
+
+/// It tells of the counter, which stands at the token to come.
+#[derive(Clone, Default)]
+struct RefusesWithTheNextToken;
+
+#[async_trait]
+impl Flaw for RefusesWithTheNextToken {
+    async fn try_acquire(&self, sound: &Remote, claim: &Claim) -> Result<Attempt> {
+        let mut attempt = sound.try_acquire(claim).await?;
+        if let Attempt::Contended(Contention { token: Some(token), .. }) = &mut attempt {
+            *token = FencingToken::new(token.as_u64() + 1)?;
+        }
+        Ok(attempt)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lock_core::{Backend, Claim, Release, Result, Watching, async_trait};
+use lock_core::{Backend, Claim, FencingToken, LockName, Release, Result, Watching, async_trait};
 use tokio::time::{sleep, timeout};
 
 use crate::mutant::{Flaw, mutants};
@@ -13,6 +13,7 @@ use crate::remote::Remote;
 mutants! {
     ListensWithoutLooking: "watching::a_free_lock_calls_at_once",
     LooksOnce: "watching::a_release_calls_a_waiter",
+    ListensOnlyForReleases: "watching::taking_a_lock_away_calls_a_waiter",
     LooksAndThenArms: "watching::no_release_is_missed",
     EndsTheStreamOfAll: "watching::one_watch_given_up_leaves_the_others",
     WatchesOnlyTheLock: "watching::a_place_that_is_gone_calls_at_once",
@@ -142,5 +143,25 @@ impl Flaw for TellsNoLoss {
             pending().await
         }
         sound.watch(claim, what).await;
+    }
+}
+
+/// A release sends the event, and the operator's command sends none.
+#[derive(Clone, Default)]
+struct ListensOnlyForReleases(Arc<AtomicU64>);
+
+#[async_trait]
+impl Flaw for ListensOnlyForReleases {
+    async fn force_release(&self, sound: &Remote, name: &LockName, only: Option<FencingToken>) -> Result<Release> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        sound.force_release(name, only).await
+    }
+
+    async fn watch(&self, sound: &Remote, claim: &Claim, what: Watching) {
+        let before = self.0.load(Ordering::Relaxed);
+        sound.watch(claim, what).await;
+        if what == Watching::Turn && self.0.load(Ordering::Relaxed) != before {
+            pending().await
+        }
     }
 }
