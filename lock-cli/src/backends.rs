@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use crate::args::BackendsArgs;
 use crate::exit::{Failure, Status};
-use crate::holder::to_millis;
 use crate::output::{print, print_json, table};
 
 /// Shows what the backends of the plainest URLs promise. Nothing is connected to.
@@ -26,25 +25,10 @@ fn to_json(scheme: &Scheme, promise: &Result<Capabilities>) -> Value {
             return json!({ "scheme": scheme.name(), "about": scheme.about(), "error": error.to_string() });
         }
     };
-    json!({
-        "scheme": scheme.name(),
-        "about": scheme.about(),
-        "scope": promise.scope.as_str(),
-        "assumption": promise.assumption,
-        "expiry_clock": promise.expiry_clock.as_str(),
-        "expiry_slack_ms": to_millis(promise.expiry_slack),
-        "ceiling": promise.ceiling.as_str(),
-        "ttl_min_ms": to_millis(promise.ttl_min),
-        "ttl_max_ms": to_millis(promise.ttl_max),
-        "ttl_change": promise.ttl_change.as_str(),
-        "fencing": promise.fencing.as_str(),
-        "order": promise.order.as_str(),
-        "wakeup": promise.wakeup.as_str(),
-        "loss": promise.loss.as_str(),
-        "restart": promise.restart.as_str(),
-        "can_list": promise.can_list,
-        "can_force_release": promise.can_force_release,
-    })
+    let mut json = serde_json::to_value(promise).expect("words and numbers are JSON");
+    json["scheme"] = scheme.name().into();
+    json["about"] = scheme.about().into();
+    json
 }
 
 /// A column for each scheme, and the sentences below.

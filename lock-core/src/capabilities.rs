@@ -63,6 +63,33 @@ impl Capabilities {
     }
 }
 
+/// As tables and reports of programs have it: each enum in one word, durations in whole milliseconds.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Capabilities {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let mut fields = serializer.serialize_struct("Capabilities", 15)?;
+        fields.serialize_field("scope", self.scope.as_str())?;
+        fields.serialize_field("assumption", self.assumption)?;
+        fields.serialize_field("expiry_clock", self.expiry_clock.as_str())?;
+        fields.serialize_field("expiry_slack_ms", &millis(self.expiry_slack))?;
+        fields.serialize_field("ceiling", self.ceiling.as_str())?;
+        fields.serialize_field("ttl_min_ms", &millis(self.ttl_min))?;
+        fields.serialize_field("ttl_max_ms", &millis(self.ttl_max))?;
+        fields.serialize_field("ttl_change", self.ttl_change.as_str())?;
+        fields.serialize_field("fencing", self.fencing.as_str())?;
+        fields.serialize_field("order", self.order.as_str())?;
+        fields.serialize_field("wakeup", self.wakeup.as_str())?;
+        fields.serialize_field("loss", self.loss.as_str())?;
+        fields.serialize_field("restart", self.restart.as_str())?;
+        fields.serialize_field("can_list", &self.can_list)?;
+        fields.serialize_field("can_force_release", &self.can_force_release)?;
+        fields.end()
+    }
+}
+
 /// Gives an enum of [`Capabilities`] its one word for tables and JSON.
 macro_rules! words {
     ($name:ident { $($variant:ident => $word:literal),+ $(,)? }) => {

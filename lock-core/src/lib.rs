@@ -43,7 +43,7 @@
 //!
 //! - `test-util`: `TestLocks`, in-memory locks with injected faults on tokio's paused clock, and `Clock::tokio`; the page
 //!   `docs/test-your-own-code.md` has examples.
-//! - `serde`: (de)serialization of [`FencingToken`] and [`LockName`].
+//! - `serde`: (de)serialization of [`FencingToken`] and [`LockName`], and serialization of [`Capabilities`].
 //!
 //! Linux is the supported platform. Elsewhere there is no clock that counts a suspended machine's sleep, and a holder learns
 //! late that it lost its lock while the machine slept.

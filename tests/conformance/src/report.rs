@@ -35,28 +35,9 @@ struct SuiteWritten {
 struct BackendWritten<'a> {
     name: &'a str,
     /// Null where the service was not there.
-    capabilities: Option<CapabilitiesWritten>,
+    capabilities: Option<Capabilities>,
     /// Why the service was not there.
     unavailable: Option<String>,
-}
-
-#[derive(Serialize)]
-struct CapabilitiesWritten {
-    scope: &'static str,
-    assumption: &'static str,
-    expiry_clock: &'static str,
-    expiry_slack_ms: u128,
-    ceiling: &'static str,
-    ttl_min_ms: u128,
-    ttl_max_ms: u128,
-    ttl_change: &'static str,
-    fencing: &'static str,
-    order: &'static str,
-    wakeup: &'static str,
-    loss: &'static str,
-    restart: &'static str,
-    can_list: bool,
-    can_force_release: bool,
 }
 
 #[derive(Serialize)]
@@ -98,7 +79,7 @@ impl Report {
     fn written<'a>(&self, suite: &'a Suite) -> Written<'a> {
         let outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
         let (capabilities, unavailable) = match suite.capabilities() {
-            Ok(capabilities) => (Some(CapabilitiesWritten::of(&capabilities)), None),
+            Ok(capabilities) => (Some(capabilities), None),
             Err(reason) => (None, Some(reason)),
         };
         Written {
@@ -113,28 +94,6 @@ impl Report {
                 _ => None,
             },
             cases: cases::all().map(|case| CaseWritten::of(case, outcomes.get(&case.name()))).collect(),
-        }
-    }
-}
-
-impl CapabilitiesWritten {
-    fn of(capabilities: &Capabilities) -> Self {
-        Self {
-            scope: capabilities.scope.as_str(),
-            assumption: capabilities.assumption,
-            expiry_clock: capabilities.expiry_clock.as_str(),
-            expiry_slack_ms: capabilities.expiry_slack.as_millis(),
-            ceiling: capabilities.ceiling.as_str(),
-            ttl_min_ms: capabilities.ttl_min.as_millis(),
-            ttl_max_ms: capabilities.ttl_max.as_millis(),
-            ttl_change: capabilities.ttl_change.as_str(),
-            fencing: capabilities.fencing.as_str(),
-            order: capabilities.order.as_str(),
-            wakeup: capabilities.wakeup.as_str(),
-            loss: capabilities.loss.as_str(),
-            restart: capabilities.restart.as_str(),
-            can_list: capabilities.can_list,
-            can_force_release: capabilities.can_force_release,
         }
     }
 }
