@@ -142,7 +142,7 @@ impl Contender {
 
     /// Asks, and gives up after so many polls. True when the call was through by then, and only its answer is lost.
     pub(crate) async fn asks_in_vain(&mut self, polls: usize) -> bool {
-        self.claim.unsure = true;
+        self.is_unsure();
         let sent = self.trial.clock().now();
         let through = poll_times(polls, self.backend.try_acquire(&self.claim)).await.is_some();
         let took = self.trial.clock().now().since(sent);
@@ -150,7 +150,7 @@ impl Contender {
             self.backend.note_given_up();
         }
         let answer = if through { "(lost)".to_owned() } else { format!("(given up after {polls} polls)") };
-        self.trial.story().tell(sent, &self.who, "try_acquire", &format_args!("{answer}"), took);
+        self.tells(sent, "try_acquire", &format_args!("{answer}"), took);
         through
     }
 

@@ -115,7 +115,6 @@ impl Holding for LockGuard {
         async move {
             match self.extend(ttl).await {
                 Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::Unavailable => too_slow(error),
                 Err(error) if has_run_out(self) => too_slow(error),
                 failed => wrong(at, "an extension", &failed),
             }
